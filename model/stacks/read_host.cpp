@@ -57,6 +57,29 @@ void borrow_host(const JsonValue& host, HostTime& into) {
   for (const OfTensors& of : kOfTensors) copy(of.key, into.*of.time);
 }
 
+void refuse_other_keys(const JsonValue& host) {
+  host.refuse_unknown_keys({"each_launch",
+                            "each_further_launch",
+                            "each_layer",
+                            "each_experts_layer",
+                            "narrow_launch",
+                            "each_training_launch",
+                            "narrow_launch_of_training",
+                            "each_sharded_unit",
+                            "each_sharded_tensor",
+                            "each_summed_tensor",
+                            "each_updated_tensor",
+                            "each_updated_shard",
+                            "each_step",
+                            "each_prompt",
+                            "each_sequence",
+                            "borrowed_from",
+                            "calls_each_hand_over",
+                            "training_hosts",
+                            "within",
+                            "source"});
+}
+
 HostTime::Hosts read_training_hosts(const JsonValue& v) {
   v.refuse_unknown_keys({"quick", "slow", "apart"});
   HostTime::Hosts hosts{v.at("quick").as_number(), v.at("slow").as_number(), v.at("apart").as_number()};
@@ -72,26 +95,7 @@ HostTime read_host(const JsonValue& root) {
   HostTime out;
   const auto host = root.find_object("host");
   if (!host) return out;
-  host->refuse_unknown_keys({"each_launch",
-                             "each_further_launch",
-                             "each_layer",
-                             "each_experts_layer",
-                             "narrow_launch",
-                             "each_training_launch",
-                             "narrow_launch_of_training",
-                             "each_sharded_unit",
-                             "each_sharded_tensor",
-                             "each_summed_tensor",
-                             "each_updated_tensor",
-                             "each_updated_shard",
-                             "each_step",
-                             "each_prompt",
-                             "each_sequence",
-                             "borrowed_from",
-                             "calls_each_hand_over",
-                             "training_hosts",
-                             "within",
-                             "source"});
+  refuse_other_keys(*host);
   bool any = host->has("borrowed_from");
   if (any) borrow_host(*host, out);
   else if (host->has("within")) host->at("within").fail("expected borrowed_from beside it");
