@@ -75,6 +75,18 @@ TEST(PytorchTraining, RowsThatNoTokenDrewTakeTheUpdateLonger) {
   EXPECT_EQ(executions(step_of("llama-3.2-1b", Optimizer::adamw)).count("adamw.step_undrawn"), 0U);
 }
 
+/// Hooks put away what autograd would keep, and the forward pass goes through Python a second time.
+TEST(PytorchTraining, RecomputationTakesTheHostLonger) {
+  Workload w = training(1, 64);
+  const Llm llama = load_llm("llama-3.2-1b");
+  const Seconds plain = predict(llama, w, h200("hf-sdpa"), RunOptions{Runtime::eager}).latency;
+  w.training.recompute = Recompute::full;
+  const StepPrediction again = predict(llama, w, h200("hf-sdpa"), RunOptions{Runtime::eager});
+  EXPECT_TRUE(again.waits_for_host);
+  EXPECT_GT(again.latency / plain, 1.5);
+  EXPECT_LT(again.latency / plain, 2.2);
+}
+
 /// Counted in the traces: a norm of each tensor over lists of 320 parts, and all gradients times one number; under
 /// autocast each of the 113 matrices is cast once and its gradient is cast back.
 TEST(PytorchTraining, ClippingAndCastsAreLaunches) {
