@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicts PyTorch's eager training iterations by group of kernels, and holds them against what tools/trace_training.py recorded.
 
-    tools/predict_eager.py --points POINTS.json [--out PREDICTED.jsonl]                     predicts
+    tools/predict_eager.py --points POINTS.json [--more MODELS.json] [--out PREDICTED.jsonl]    predicts
     tools/predict_eager.py --steps steps.jsonl --traces traces.jsonl.gz [--predicted FILE]  compares, with a file's predictions or new ones
 
 POINTS.json is what trace_training.py takes: lists of model, batch, tokens and an object of what differs. A line of
@@ -20,6 +20,7 @@ import subprocess
 import tempfile
 
 import convert_training_traces
+import trace_training_models
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor"}
@@ -47,10 +48,7 @@ def group_of(name, op, phase):
 
 
 def config_of(point):
-    import trace_training_models
-    file, layers = trace_training_models.MODELS[point["model"]]
-    with open(os.path.join(ROOT, "data", "models", file), encoding="utf-8") as text:
-        config = json.load(text)
+    config, layers = trace_training_models.config_of(point["model"], os.path.join(ROOT, "data", "models"))
     for key in ("num_hidden_layers", "n_layer"):
         if key in config:
             depth, config[key] = config[key], layers
@@ -145,11 +143,14 @@ def main():
     parser.add_argument("--predict", default=os.path.join(ROOT, "build", "bin", "predict-model"))
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--points", default="")
+    parser.add_argument("--more", default="")
     parser.add_argument("--out", default="")
     parser.add_argument("--steps", default="")
     parser.add_argument("--traces", default="")
     parser.add_argument("--predicted", default="")
     args = parser.parse_args()
+    if args.more:
+        trace_training_models.add_models(args.more)
 
     if args.points:
         with open(args.points, encoding="utf-8") as text:

@@ -148,6 +148,30 @@ bool travels_beside(const Graph& graph, const Node& node) {
 /// are twice as many, so that a call of both takes the mean.
 constexpr double kForwardCall = 1.125, kBackwardCall = 0.9375;
 
+/// What is computed again goes through Python's modules once more.
+double kind_of_call(const Node& node) {
+  return node.pass == Pass::forward || node.again ? kForwardCall : kBackwardCall;
+}
+
+/// Of what hooks of torch.utils.checkpoint do for a layer (without reentrant autograd, as transformers asks for it) the forward
+/// pass's part; the rest is of the pass that computes the layer again and of its gradients. (Llama and gpt2 of 16 layers of 64
+/// columns, with and without: on a CPU 0.36 and 0.42 of 1.46 and 1.19 ms a layer, beside an H200 once, 0.66 of 1.9 ms:
+/// data/measurements/h200/pytorch_training/single.jsonl.)
+constexpr double kHooksForward = 0.5;
+
+void add_checkpoints(HostAndGpu& step, const Graph& graph, const HostTime& own) {
+  double layers = 0;
+  for (const Segment& segment : graph.segments) {
+    if (segment.forward < 0 || !graph.segments[static_cast<std::size_t>(segment.forward)].layers) continue;
+    const auto first = graph.nodes.begin() + segment.first;
+    const bool again = std::any_of(first, first + segment.size, [](const Node& node) { return node.again; });
+    if (again) layers += static_cast<double>(segment.repeat);
+  }
+  const Seconds hooks = layers * own.each_recomputed_layer;
+  step.host[kForwardLayers] += kHooksForward * hooks;
+  step.host[kBackwardLayers] += (1 - kHooksForward) * hooks;
+}
+
 Seconds each_call(const HostTime& own, bool trains) {
   return trains && own.each_training_launch > Seconds{} ? own.each_training_launch : own.each_launch;
 }
@@ -181,6 +205,7 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
   const Seconds mean = each_call(own, out.trains);
   const Seconds further = own.each_further_launch > Seconds{} ? own.each_further_launch : mean;
   const Places places(step.graph);
+  add_checkpoints(out, step.graph, own);
   for (const NodePrediction& n : step.nodes) {
     const auto count = static_cast<double>(n.node->count);
     const Seconds time = count * (n.op.time + runtime_gap(n.op, machine.rates(), Runtime::eager));
@@ -193,7 +218,7 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
     const Part part = places.part(step.graph, *n.node);
     if (!(step.graph.exposed_apart && places.between_replicas(step.graph, *n.node))) {
       const double calls = host_calls(n);
-      const Seconds each = (out.trains ? n.node->pass == Pass::forward ? kForwardCall : kBackwardCall : 1.0) * mean;
+      const Seconds each = (out.trains ? kind_of_call(*n.node) : 1.0) * mean;
       out.host[part] += count * (calls * each + (n.op.launch_count - calls) * further);
     }
     if (step.graph.exposed_apart && is_last_sum(n)) out.behind += time;

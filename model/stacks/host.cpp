@@ -39,7 +39,8 @@ Stack on_host(const Stack& stack, const MeasuredHost& host) {
                                    &HostTime::each_experts_layer};
   constexpr std::array kOfTraining{&HostTime::each_training_launch, &HostTime::each_sharded_unit,
                                    &HostTime::each_sharded_tensor,  &HostTime::each_summed_tensor,
-                                   &HostTime::each_updated_tensor,  &HostTime::each_updated_shard};
+                                   &HostTime::each_updated_tensor,  &HostTime::each_updated_shard,
+                                   &HostTime::each_recomputed_layer};
   const auto slow_down = [&](const auto& times, Seconds narrow_launch) {
     for (Seconds HostTime::*time : times) out.host.*time = (host.narrow_launch / narrow_launch) * (stack.host.*time);
   };

@@ -15,16 +15,17 @@ namespace {
 constexpr std::array kOfLaunches{"each_launch",        "each_further_launch", "each_layer",
                                  "each_experts_layer", "narrow_launch",       "each_training_launch"};
 
-/// What it takes for parameters where it trains, which go with each_training_launch.
+/// What it takes for parameters and layers where it trains, which go with each_training_launch.
 struct OfTensors {
   const char* key;
   Seconds HostTime::*time;
 };
-constexpr std::array<OfTensors, 5> kOfTensors{{{"each_sharded_unit", &HostTime::each_sharded_unit},
+constexpr std::array<OfTensors, 6> kOfTensors{{{"each_sharded_unit", &HostTime::each_sharded_unit},
                                                {"each_sharded_tensor", &HostTime::each_sharded_tensor},
                                                {"each_summed_tensor", &HostTime::each_summed_tensor},
                                                {"each_updated_tensor", &HostTime::each_updated_tensor},
-                                               {"each_updated_shard", &HostTime::each_updated_shard}}};
+                                               {"each_updated_shard", &HostTime::each_updated_shard},
+                                               {"each_recomputed_layer", &HostTime::each_recomputed_layer}}};
 
 constexpr const char* kStacks = "stacks";  // of the data folder
 
@@ -70,6 +71,7 @@ void refuse_other_keys(const JsonValue& host) {
                             "each_summed_tensor",
                             "each_updated_tensor",
                             "each_updated_shard",
+                            "each_recomputed_layer",
                             "each_step",
                             "each_prompt",
                             "each_sequence",

@@ -10,7 +10,7 @@
 //              "narrow_launch": "27 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us",
 //              "each_training_launch": "32 us", "narrow_launch_of_training": "25 us", "each_sharded_unit": "90 us",
 //              "each_sharded_tensor": "9 us", "each_summed_tensor": "9 us", "each_updated_tensor": "2 us",
-//              "each_updated_shard": "9 us", "training_hosts": {"quick": 0.8, "slow": 1.4, "apart": 0.1}, "source": "..."},
+//              "each_updated_shard": "9 us", "each_recomputed_layer": "1 ms", "training_hosts": {"quick": 0.8, "slow": 1.4, "apart": 0.1}, "source": "..."},
 //       or {"borrowed_from": "vllm-2023", "within": 2.1, "each_step": "0 us", "calls_each_hand_over": 16, "source": "..."}:
 //       launches take what they take there
 //     "gap_in_graph": {"time": "0.35 us", "source": "..."},
@@ -58,6 +58,9 @@ struct HostTime {
   /// tensors; hooks and copies of each tensor that is summed in buckets (DistributedDataParallel); a tensor's part of the
   /// update's lists, whole and sharded.
   Seconds each_sharded_unit, each_sharded_tensor, each_summed_tensor, each_updated_tensor, each_updated_shard;
+  /// The same of each layer whose forward pass is run again behind it: what hooks do that put away and find again what autograd
+  /// would keep, in both passes.
+  Seconds each_recomputed_layer;
   /// Hosts are unlike: of times of training what quick and slow ones take of those above (5 and 95 %), and by how much ranks
   /// of one machine are apart at a time (a standard deviation, as ln). 0: nobody found it.
   struct Hosts {
