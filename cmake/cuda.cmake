@@ -19,6 +19,10 @@ if(PLUMBLINE_CUDA AND cuda_sources)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()
+    # nvcc's -O is for the host's code alone, which takes a third less time so; the card's code stays as it is.
+    if(PLUMBLINE_CUDA_QUICK)
+      string(REPLACE "-O3" "-O1" CMAKE_CUDA_FLAGS_RELEASE "${CMAKE_CUDA_FLAGS_RELEASE}")
+    endif()
   endif()
 endif()
 
