@@ -17,6 +17,7 @@ import re
 import sys
 
 import measurement_csv
+import trace_training_models
 
 MEASUREMENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "measurements")
 
@@ -92,9 +93,7 @@ def write(folder, name, columns, rows):
 
 
 def vocabulary_of(model):
-    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "models")
-    with open(os.path.join(root, model + ".json"), encoding="utf-8") as text:
-        return json.load(text)["vocab_size"]
+    return trace_training_models.config_of(model, os.path.join(MEASUREMENTS, "..", "models"))[0]["vocab_size"]
 
 
 def times_by_group(trace):
