@@ -62,7 +62,7 @@ def main():
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
     print(f"h200_pytorch/h200_sxm/types_drawn.heldout.csv,{write_drawn(root)}")
     for name in RECORDINGS:
-        for side in ("train", "heldout"):
+        for side in ONE_SIDED.get(name, ("train", "heldout")):
             print(f"h200_pytorch/h200_sxm/{name}.{side}.csv,{write_products(root, name, side)}")
 
 
@@ -85,7 +85,9 @@ def write_drawn(root):
     return count
 
 
-RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third"}
+RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third",
+              "one_row": "products_one_row", "products_fourth": "products_fourth"}
+ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",)}
 
 
 def write_products(root, name, side):
