@@ -52,7 +52,8 @@ TEST(Protocol, ACallTakesNoLessThanItsHost) {
 }
 
 /// Queued calls lie a stream's gap apart, not a graph's, and say whose buffers an exchange goes by.
-/// Of products as wide as the rule says, in one launch, what lies before it and around its counter's memset is left out.
+/// Of products as wide as the rule says, in one launch, what lies before it and around its counter's memset is left
+/// out.
 TEST(Protocol, OwnTimesHoldNoGaps) {
   const Protocol p =
       Protocols::parse(R"({"rules": [{"op": "gemm", "stack": "a", "own_times_of_bits": 16}]})", "text").of("gemm", "a");

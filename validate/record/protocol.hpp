@@ -27,8 +27,8 @@ struct Protocol {
   double fill_l2 = 0;                        ///< as many as it takes to fill L2 so many times; 0: always the most
   double warm_up = 0, runs = 1;              ///< replays before those that are timed, and those
   Seconds between_graphs;                    ///< beyond the kernels' own times, for each replay
-  /// Products of operands this wide are rows of launches' own times, without what lies between launches; 0: none. (Other
-  /// types' kernels are fitted to such rows as they are.)
+  /// Products of operands this wide are rows of launches' own times, without what lies between launches; 0: none.
+  /// (Other types' kernels are fitted to such rows as they are.)
   double own_times_of_bits = 0;
   /// What a program takes to issue a call where no graph holds it: the card waits for it, and a row says no less. Usually,
   /// and what one row in twenty stays below and beyond.

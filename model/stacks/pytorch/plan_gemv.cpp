@@ -1,6 +1,6 @@
 // Grids, blocks and registers as PyTorch 2.11's launches on H200s have them (data/measurements/h200/pytorch,
-// operators.read, products*.jsonl.gz); cuBLAS is not published. What an SM issues is the limit, or rows whose loads wait
-// for one another, at 0.5 to 3.2 TB/s. Clocks are least errors over 1,980 launches of training shapes, all kernels with
+// operators.read, products*.jsonl.gz); cuBLAS is not published. What an SM issues is the limit, or rows whose loads
+// wait for one another, at 0.5 to 3.2 TB/s. Clocks are least errors over 1,980 launches of training shapes, all kernels with
 // the same time of the family once a launch; limits of the choice lie between the nearest two of those shapes.
 #include "model/stacks/pytorch/plan_gemv.hpp"
 
@@ -57,8 +57,8 @@ void by_rows(Demand& d, const GemmTask& t, const Rates& m) {
 }
 
 /// A kernel for weights [K,N]: a thread has a column, `above` threads share its rows. Clocks a row: of a CTA alone, and
-/// of the SM; `once`: rows that a CTA's beginning and end count as. Where a loop is unrolled over 64 rows of a thread (as
-/// many of the vector lie in shared memory), those that are left over wait for one another.
+/// of the SM; `once`: rows that a CTA's beginning and end count as. Where a loop is unrolled over 64 rows of a thread
+/// (as many of the vector lie in shared memory), those that are left over wait for one another.
 struct ColumnKernel {
   double wide, above, ctas_per_sm, row_clk, issue_clk, once;
   bool unrolled;
