@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns the single operators of PyTorch on file (data/measurements/{h200,h100}/pytorch/operators.read.jsonl.gz, of
 tools/trace_operators.py; operators.jsonl.gz, whose L2 was swept by writing, is not read) into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/{h200,h100}_pytorch/. And products of drawn sizes (operators.drawn.jsonl.gz), all of
-them held out, and those of tools/trace_products.py (products.jsonl.gz, products_second.jsonl.gz), whose held-out draws say so.
+them held out, and those of tools/trace_products.py (products*.jsonl.gz), whose held-out draws say so.
 
     tools/convert_pytorch_operators.py
 
