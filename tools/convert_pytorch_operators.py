@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns the single operators of PyTorch on file (data/measurements/{h200,h100}/pytorch/operators.read.jsonl.gz, of
 tools/trace_operators.py; operators.jsonl.gz, whose L2 was swept by writing, is not read) into Plumbline's ops CSV, split for good into train and held-out files: data/measurements/{h200,h100}_pytorch/. And products of drawn sizes (operators.drawn.jsonl.gz), all of
-them held out, and those of tools/trace_products.py (products.jsonl.gz, products_second.jsonl.gz), whose held-out draws say so.
+them held out, and those of tools/trace_products.py (products*.jsonl.gz), whose held-out draws say so.
 
     tools/convert_pytorch_operators.py
 
@@ -62,7 +62,7 @@ def main():
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
     print(f"h200_pytorch/h200_sxm/types_drawn.heldout.csv,{write_drawn(root)}")
     for name in RECORDINGS:
-        for side in ("train", "heldout"):
+        for side in ONE_SIDED.get(name, ("train", "heldout")):
             print(f"h200_pytorch/h200_sxm/{name}.{side}.csv,{write_products(root, name, side)}")
 
 
@@ -85,7 +85,9 @@ def write_drawn(root):
     return count
 
 
-RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third"}
+RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third",
+              "one_row": "products_one_row", "products_fourth": "products_fourth"}
+ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",)}
 
 
 def write_products(root, name, side):

@@ -93,24 +93,17 @@ HEAD = """// What cuBLASLt answered for products in {kind} (tools/cublas_answers
 #pragma once
 
 #include <array>
-#include <cstdint>
+
+#include "model/stacks/cublas/answers.hpp"
 
 namespace plumbline::cublas {{
 
-{struct}
-
 inline constexpr std::array<{name}, {count}> k{name}s{{{{
 """
-LANE = """/// `tile`: its place in kLaneTiles. `in_place`: parts of K meet in the result, which a launch before clears.
-struct LaneAnswer {
-  std::uint16_t m, n, k;
-  std::uint8_t tile, parts;
-  bool in_place;
-};"""
 
-def write(name, kind, struct, entries):
+def write(name, kind, entries):
     with open(os.path.join(OUT, f"{name.lower()}_answers.hpp"), "w", encoding="ascii") as out:
-        out.write(HEAD.format(kind=kind, struct=struct, name=f"{name}Answer", count=len(entries)))
+        out.write(HEAD.format(kind=kind, name=f"{name}Answer", count=len(entries)))
         line = "   "
         for entry in entries:
             text = " {" + ", ".join(map(str, entry)).lower() + "},"
@@ -123,7 +116,7 @@ def write(name, kind, struct, entries):
 
 def main():
     kept = condensed(lane_answers(), lane_clocks, 0.15, 0.10)
-    write("Lane", "fp32", LANE, [(*shape, tile[0], parts, in_place) for shape, (tile, parts, in_place) in kept])
+    write("Lane", "fp32", [(*shape, tile[0], parts, in_place) for shape, (tile, parts, in_place) in kept])
 
 
 if __name__ == "__main__":

@@ -95,6 +95,7 @@ struct Demand {
   bool copy_engine = false;                                  ///< it has no CTAs: a copy engine moves the bytes
   Seconds serial_latency;                                    ///< dependent latencies that nothing hides
   const char* serial_latency_of = "of dependent latencies";  ///< ... in words
+  Seconds gaps;  ///< of `serial_latency`: between a launch before, which is no launch here, and its neighbours
   /// CTAs start as others end, each at its own time: no waves, one body for all of them.
   bool no_waves = false;
   /// p of the p-norm over resources, where the planner knows better than the family; 0: it does not

@@ -52,6 +52,28 @@ TEST(Protocol, ACallTakesNoLessThanItsHost) {
 }
 
 /// Queued calls lie a stream's gap apart, not a graph's, and say whose buffers an exchange goes by.
+/// Of products as wide as the rule says, in one launch, what lies before it and around its counter's memset is left
+/// out.
+TEST(Protocol, OwnTimesHoldNoGaps) {
+  const Protocol p =
+      Protocols::parse(R"({"rules": [{"op": "gemm", "stack": "a", "own_times_of_bits": 16}]})", "text").of("gemm", "a");
+  const Machine m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm"});
+  Predictor predictor;
+  const auto left_out = [&](const Op& op) {
+    OpPrediction out;
+    predictor.predict(op, m, out);
+    const Seconds before = out.time;
+    leave_out_gaps(op, p, m, out);
+    return before - out.time;
+  };
+  const Seconds gap = m.rates().gap_graph;
+  EXPECT_NEAR(left_out(Gemm{4096, 1024, 1024, 1, {}, false}) / gap, 1, 1e-9);
+  EXPECT_NEAR((left_out(Gemm{8192, 8192, 8192, 1, {}, false}) - gap).in(units::us), 1.76, 0.01);
+  Gemm narrow{4096, 1024, 1024, 1, {}, false};
+  narrow.precision.math = narrow.precision.input = narrow.precision.weight = DType::fp8;
+  EXPECT_EQ(left_out(narrow), Seconds{});
+}
+
 TEST(Protocol, CollectivesArePricedAsTheyWereCalled) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   const Protocols rules = Protocols::parse(

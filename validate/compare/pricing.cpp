@@ -188,6 +188,7 @@ Seconds predict_as_measured(const Measurement& row, const Machine& machine, Pred
                      .read_through = row.what.cache == CacheState::read_through,
                      .gemm_plan = gemm_plan ? &*gemm_plan : nullptr,
                      .attention_plan = attention_plan ? &*attention_plan : nullptr});
+  leave_out_gaps(row.what.op, protocol, machine, scratch);
   return scratch.time;
 }
 

@@ -159,6 +159,13 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine
   return (attention ? held_down(time, time, p, m, scratch) : time) + p.between_graphs / p.most_copies;
 }
 
+void leave_out_gaps(const Op& op, const Protocol& p, const Machine& machine, OpPrediction& out) {
+  const auto* gemm = std::get_if<Gemm>(&op);
+  if (gemm == nullptr || bits(gemm->precision.math) != p.own_times_of_bits || out.launch_count != 1) return;
+  const double share = 1 - (machine.rates().gap_graph + out.launches[0].demand.gaps) / out.time;
+  for (Seconds* t : {&out.time, &out.low, &out.high}) *t *= share;
+}
+
 Protocols Protocols::beside(const std::string& measurement_file) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(measurement_file).parent_path();
@@ -187,6 +194,13 @@ Protocols::Protocols(const JsonValue& root) {
       read.protocol.known = read.protocol.alone = rule.at("alone").as_bool();
       read.protocol.queued = rule.has("queued") && rule.at("queued").as_bool();
       if (rule.has("collective")) read.protocol.collective = collective_of(rule.at("collective"));
+      rules_.push_back(std::move(read));
+      continue;
+    }
+    if (rule.has("own_times_of_bits")) {
+      rule.refuse_unknown_keys({"op", "stack", "own_times_of_bits", "why"});
+      Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
+      read.protocol.own_times_of_bits = rule.at("own_times_of_bits").as_number();
       rules_.push_back(std::move(read));
       continue;
     }

@@ -3,9 +3,17 @@
 // its own answer to the nearest shape that it was asked about is taken.
 #pragma once
 
-#include "model/stacks/cublas/lane_answers.hpp"
+#include <cstdint>
 
 namespace plumbline::cublas {
+
+/// To a product in fp32. `tile`: its place in kLaneTiles. `in_place`: parts of K meet in the result, which a launch before
+/// clears.
+struct LaneAnswer {
+  std::uint16_t m, n, k;
+  std::uint8_t tile, parts;
+  bool in_place;
+};
 
 /// In fp32, on ordinary lanes. All were answered for one card: on those with fewer SMs the answer is that to a shape with
 /// as many tiles an SM.

@@ -2,16 +2,10 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
+
+#include "model/stacks/cublas/answers.hpp"
 
 namespace plumbline::cublas {
-
-/// `tile`: its place in kLaneTiles. `in_place`: parts of K meet in the result, which a launch before clears.
-struct LaneAnswer {
-  std::uint16_t m, n, k;
-  std::uint8_t tile, parts;
-  bool in_place;
-};
 
 inline constexpr std::array<LaneAnswer, 2242> kLaneAnswers{{
     {16, 14336, 4096, 6, 2, true},    {24, 4096, 4096, 7, 8, true},     {32, 1024, 1152, 8, 12, false},

@@ -172,6 +172,7 @@ class TmaPlanner {
     // 104 recorded cuBLAS launches with more than two turns have it, none of 263 others (H200, 2026-11-20)
     if (split.ctas > 2 * c.rates.sm_count) {
       d.serial_latency += c.family.counter;
+      d.gaps = std::max(Seconds{}, c.family.counter - kClear);
       d.serial_latency_of = "to clear a counter, load code, tensor maps and what they describe";
     }
     return d;
@@ -191,6 +192,9 @@ class TmaPlanner {
   }
 
  private:
+  /// The memset's own time: a median of 309 (H200, products of PyTorch).
+  static constexpr Seconds kClear = 0.74e-6 * units::s;
+
   bool by_xmma() const { return c.task.math == DType::tf32; }
 
   /// Scales of blocks: parts of 20 steps and more, whose sums and 16 bytes fit PyTorch's workspace of cuBLASLt (1 MiB).

@@ -144,10 +144,6 @@ class XmmaPlanner {
   const Context& c;
 };
 
-}  // namespace
-
-namespace {
-
 /// Of the card that cuBLASLt was asked on: SMs of the GPCs that hold larger clusters, and those beside them.
 constexpr std::array<double, 8> kGpcs{18, 18, 16, 16, 16, 16, 16, 8};
 constexpr double kSmsOfPairs = 8;

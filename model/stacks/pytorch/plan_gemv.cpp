@@ -1,5 +1,7 @@
-// Grids and blocks as PyTorch 2.11's launches on an H200 have them (data/measurements/h200/pytorch/operators.jsonl.gz);
-// cuBLAS is not published. What an SM issues is the limit, or rows whose loads wait for one another, at 0.5 to 3.2 TB/s.
+// Grids, blocks and registers as PyTorch 2.11's launches on H200s have them (data/measurements/h200/pytorch,
+// operators.read, products*.jsonl.gz); cuBLAS is not published. What an SM issues is the limit, or rows whose loads
+// wait for one another, at 0.5 to 3.2 TB/s. Clocks are least errors over 1,980 launches of training shapes, all kernels with
+// the same time of the family once a launch; limits of the choice lie between the nearest two of those shapes.
 #include "model/stacks/pytorch/plan_gemv.hpp"
 
 #include <cmath>
@@ -9,73 +11,127 @@
 namespace plumbline {
 namespace {
 
-constexpr double kThreads = 128;
-
 double parts(double size, double part) { return std::ceil(size / part); }
 
-/// Weights [N,K]: a row is four threads' or eight threads', each with 16 bytes a load.
-struct RowThreads {
-  double threads, a_row, loads, cta_clk;
+/// A kernel for weights [N,K]: a CTA has `rows` of them. `alone_clk`: of a CTA by itself; an SM issues for
+/// `start_clk` and for each column of K `column_clk`. Named gemvx<..., 7 or 6 (log2 of threads)> with 4 or 8 threads a
+/// row, gemv2T with all 128.
+struct RowKernel {
+  double rows, threads, ctas_per_sm, alone_clk, start_clk, column_clk;
 };
+constexpr RowKernel kFourThreads{32, 128, 16, 3800, 94, 6.0}, kFourOfFew{16, 64, 14, 3800, 208, 3.0},
+    kEightThreads{16, 128, 16, 2700, 172, 3.5}, kEightOfFew{8, 64, 14, 3800, 33, 2.0},
+    kAllThreads{8, 128, 7, 1570, 403, 0.63}, kAllOfFew{8, 128, 10, 1530, 0, 2.1},
+    kManyRegisters{16, 64, 6, 300, 0, 4.7}, kManyRegistersDeep{4, 64, 6, 810, 0, 1.7};
 
-/// Four threads a row up to 96 products, which a CTA takes clocks in proportion to; where a row is one line, of which a load
-/// takes a half, longer. Rows of 192 products have CTAs of 64 threads. (Clocks: 96 launches of 64 to 96 products and 25 of
-/// 192, training shapes.)
-RowThreads row_threads(const GemmTask& t, const FamilyScalars& family) {
-  constexpr double kLoad = 8, kShort = 96, kHalved = 192, kLine = 64;
-  constexpr double kHalvedClk = 449, kShortClk = 7.1, kLineClk = 725;
+/// One turn of the SMs or little more takes kernels of 167 registers a thread or gemv2T, more takes small ones.
+const RowKernel& row_kernel(const GemmTask& t) {
+  constexpr double kShort = 111, kLine = 88, kMiddle = 157, kHalved = 222;
+  constexpr double kFewBatches = 43, kOneTurn = 3500, kOneTurnShort = 7700, kFewTurns = 10000;
+  constexpr double kNarrow = 36700, kSome = 90000, kSomeDeep = 206000, kManyDeep = 118000;
+  const double rows = t.batch * t.n;
   if (t.k <= kShort) {
-    const double clk = t.k <= kLine ? kLineClk : kShortClk * t.k;
-    return {kThreads, 4, parts(t.k, 4 * kLoad), clk};
+    if (rows <= kOneTurnShort) return t.k > kLine && rows <= kOneTurn ? kManyRegistersDeep : kManyRegisters;
+    if (rows <= kNarrow) return t.batch <= kFewBatches ? kFourThreads : kEightThreads;
+    return rows <= kSome || (t.k > kLine && rows <= kSomeDeep) ? kFourOfFew : kFourThreads;
   }
-  const double loads = parts(t.k, 8 * kLoad);
-  if (std::abs(loads * 8 * kLoad - kHalved) < 1) return {kThreads / 2, 8, loads, kHalvedClk};
-  return {kThreads, 8, loads, family.start_clk + loads * family.step_clk};
+  if (rows <= kOneTurn) return kManyRegistersDeep;
+  if (t.k <= kHalved) {
+    if (rows <= kFewTurns) return kAllOfFew;
+    return t.k <= kMiddle ? kEightThreads : kEightOfFew;
+  }
+  return rows <= kManyDeep ? kAllThreads : kEightThreads;
 }
 
-void by_rows(Demand& d, const GemmTask& t, const FamilyScalars& family) {
-  const RowThreads r = row_threads(t, family);
-  d.plan.threads = static_cast<std::int64_t>(r.threads);
-  d.plan.ctas = static_cast<std::int64_t>(t.batch * parts(t.n, r.threads / r.a_row));
-  d.plan.steps = d.plan.longest = r.loads;
-  d.issue_clk = r.cta_clk / r.loads;
+void by_rows(Demand& d, const GemmTask& t, const Rates& m) {
+  // of a row of one line a load of four threads takes a half: 725 clocks where the rule says 478
+  constexpr double kLine = 64, kLineClk = 725;
+  const RowKernel& kernel = row_kernel(t);
+  d.plan.threads = static_cast<std::int64_t>(kernel.threads);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
+  d.plan.ctas = static_cast<std::int64_t>(t.batch * parts(t.n, kernel.rows));
+  d.plan.steps = d.plan.longest = 1;
+  const bool halves = &kernel == &kFourThreads && t.k <= kLine;
+  d.issue_clk = halves ? kLineClk : kernel.start_clk + kernel.column_clk * t.k;
+  d.step_latency = kernel.alone_clk / m.clock;
 }
 
-/// How a kernel takes weights [K,N]: a thread has a column, `above` threads share its rows. Clocks a row: of a CTA alone, of
-/// the SM, and of what a loop unrolled over `unrolled` rows of a thread leaves over, whose loads wait for one another.
-struct Columns {
-  double wide, above, ctas_per_sm, row_clk, issue_clk, unrolled, left_clk;
+/// A kernel for weights [K,N]: a thread has a column, `above` threads share its rows. Clocks a row: of a CTA alone, and
+/// of the SM; `once`: rows that a CTA's beginning and end count as. Where a loop is unrolled over 64 rows of a thread
+/// (as many of the vector lie in shared memory), those that are left over wait for one another.
+struct ColumnKernel {
+  double wide, above, ctas_per_sm, row_clk, issue_clk, once;
+  bool unrolled;
+
+  double threads() const { return wide * above; }
+  double steps(double k) const {
+    constexpr double kUnrolled = 64, kLeft = 2.1;
+    const double whole = unrolled ? kUnrolled * std::floor(k / (above * kUnrolled)) : 0;
+    return whole + parts(k - above * whole, above) * (unrolled ? kLeft : 1) + once;
+  }
 };
+/// gemvx by its block; of those with 32 or 51 registers a thread the loop is unrolled.
+constexpr ColumnKernel k64x2{64, 2, 16, 270, 18.8, 11.5, true}, k32x4{32, 4, 16, 297, 20, 7.3, true},
+    k16x8{16, 8, 16, 327, 11.8, 0, true}, k64x8{64, 8, 2, 286, 119, 0, true}, k32x2{32, 2, 14, 95, 9.3, 32.5, false},
+    k16x2{16, 2, 32, 107, 5.1, 31.5, false};
+/// With 128 to 167 registers a thread, for one turn of the SMs and little more.
+constexpr ColumnKernel kFew32x2{32, 2, 6, 83, 15.3, 25.7, false}, kFew64x2{64, 2, 3, 46, 23.6, 81, false},
+    kFew32x4{32, 4, 3, 51, 23.8, 47.6, false}, kFew64x8{64, 8, 1, 55, 81, 45, false},
+    kFew32x16{32, 16, 1, 84, 23.8, 48, false}, kFew16x32{16, 32, 1, 100, 29.4, 35.9, false};
+/// gemvNSP, a warp's lanes share a column, 8 or 24 warps; gemv2N, a thread has a whole column.
+constexpr ColumnKernel kShared{8, 32, 8, 327, 66.6, 4.5, false}, kSharedWide{24, 32, 2, 328, 179, 5.1, false},
+    kWhole{128, 1, 10, 221, 25.9, 9.4, false};
 
-/// gemvx has columns enough for its widest CTAs, or narrower ones with more threads above each other; few columns are a
-/// kernel's that shares each among 16 threads; short ones (gemv2N, gemvx of 64 threads) and long ones have their own. Limits
-/// lie between the nearest launches of 113 training shapes of an H200 (products.jsonl.gz, operators.read.jsonl.gz) and 103 of
-/// another (products_second.jsonl.gz); clocks are read off the same.
-Columns columns_of(const GemmTask& t) {
-  constexpr double kFewProducts = 120, kFew = 12000, kSome = 20000, kMany = 50000, kMost = 200000;
-  constexpr double kShort = 35, kMiddle = 500, kDeep = 1100, kLong = 2300, kWide = 192;
-  const double columns = t.batch * t.n;
-  if (t.batch < kFewProducts || columns < kFew) return {32, 16, 4, 95, 95, 1, 95};
-  if (t.k <= kShort) return {128, 1, 10, 100, 40, 1, 100};
-  if (t.k >= kLong && columns > kSome) return {64, 8, 4, 400, 150, 1, 400};
-  if (t.k < kMiddle && columns > kMany && t.n <= kWide) return {32, 2, 14, 100, 13.4, 1, 100};
-  constexpr double kRowClk = 320, kIssueClk = 20, kUnrolled = 64, kLeftClk = 750;
-  if (columns < kSome) return {16, 8, 16, kRowClk, kIssueClk, kUnrolled, kLeftClk};
-  if (columns < kMany || (t.k > kDeep && columns < kMost)) return {32, 4, 16, kRowClk, kIssueClk, kUnrolled, kLeftClk};
-  return {64, 2, 16, kRowClk, kIssueClk, kUnrolled, kLeftClk};
+const ColumnKernel& kernel_of_few_columns(double columns, double n, double k) {
+  constexpr double kFew = 7330, kShared1 = 424, kShared2 = 2570, kMoreOfFew = 5340, kFewest = 2050, kNarrow = 157;
+  if (columns <= kFew) {
+    if (k <= kShared1 || (columns > kMoreOfFew && k < kShared2)) return n <= kNarrow ? kShared : kSharedWide;
+    return columns <= kFewest ? kFew16x32 : kFew32x16;
+  }
+  constexpr double kShort = 64, kOneTurnWide = 7860, kOneTurn = 11840, kMiddle = 584, kDeep = 2320, kDeeper = 2820;
+  if (k <= kShort) return kFew32x2;
+  if (columns <= kOneTurnWide) return kFew64x8;
+  if (columns <= kOneTurn) return k <= kDeep ? kFew32x4 : kFew64x8;
+  constexpr double kTwoTurns = 21100, kNotWide = 222, kMiddleOfMore = 1530;
+  if (k <= kMiddle) return n <= kNotWide ? k16x8 : kFew32x2;
+  if (columns > kTwoTurns && k <= kMiddleOfMore) return kFew64x2;
+  return k <= kDeeper ? k64x8 : kFew64x8;
 }
 
-/// A row of a thread is a step; what is left over of the unrolled loop counts as many more.
+const ColumnKernel& kernel_of_many_columns(double columns, double n, double k) {
+  constexpr double kShort = 34, kLong = 2611, kWide = 160, kNarrow = 100;
+  if (k <= kShort) return kWhole;
+  if (k > kLong) return k64x8;
+  constexpr double kSome = 48300, kMore = 68000, kDeep = 1390, kLine = 64;
+  if (n > kWide && k <= kDeep && columns <= kMore) return columns > kSome || k <= kLine ? k64x2 : k32x4;
+  constexpr double kMoreNarrow = 60000, kMiddleNarrow = 600, kManyNarrow = 180000, kFewNarrow = 39000, kNarrower = 95;
+  if (n <= kNarrow && k > kDeep && columns <= kMoreNarrow) return k64x8;
+  if (n <= kNarrow && k <= kMiddleNarrow && columns <= kManyNarrow) {
+    if (columns <= kFewNarrow) return k32x4;
+    return n < kNarrower || columns < kMoreNarrow ? k16x2 : k32x2;
+  }
+  constexpr double kMany = 315000, kMost = 370000, kMiddle = 580, kDeeper = 1500;
+  if (columns <= kSome) return k32x4;
+  if (k <= kMiddle) return columns <= kMany || k <= kLine ? k32x2 : k64x2;
+  return k > kDeeper && columns < kMost ? k32x4 : k64x2;
+}
+
+/// By how many columns all products have, and by their depth.
+const ColumnKernel& column_kernel(const GemmTask& t) {
+  constexpr double kMany = 24000;
+  const double columns = t.batch * t.n;
+  return columns > kMany ? kernel_of_many_columns(columns, t.n, t.k) : kernel_of_few_columns(columns, t.n, t.k);
+}
+
+/// A row of a thread is a step.
 void by_columns(Demand& d, const GemmTask& t, const Rates& m) {
-  const Columns c = columns_of(t);
-  const double whole = c.unrolled * std::floor(t.k / (c.above * c.unrolled));
-  const double left = parts(t.k - c.above * whole, c.above);
-  d.plan.threads = static_cast<std::int64_t>(c.wide * c.above);
-  d.plan.ctas_per_sm = static_cast<std::int64_t>(c.ctas_per_sm);
-  d.plan.ctas = static_cast<std::int64_t>(t.batch * parts(t.n, c.wide));
-  d.plan.steps = d.plan.longest = whole + left * c.left_clk / c.row_clk;
-  d.issue_clk = c.issue_clk;
-  d.step_latency = c.row_clk / m.clock;
+  const ColumnKernel& kernel = column_kernel(t);
+  d.plan.threads = static_cast<std::int64_t>(kernel.threads());
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
+  d.plan.ctas = static_cast<std::int64_t>(t.batch * parts(t.n, kernel.wide));
+  d.plan.steps = d.plan.longest = kernel.steps(t.k);
+  d.issue_clk = kernel.issue_clk;
+  d.step_latency = kernel.row_clk / m.clock;
 }
 
 }  // namespace
@@ -85,12 +141,10 @@ bool runs_as_gemv(const GemmTask& t) {
          !gemm::whole_units(t);
 }
 
-Demand gemv_demand(const GemmTask& t, const Rates& m, const FamilyScalars& family) {
+Demand gemv_demand(const GemmTask& t, const Rates& m) {
   Demand d;
-  d.plan.threads = static_cast<std::int64_t>(kThreads);
-  d.plan.ctas_per_sm = 16;
   if (t.weights_kn) by_columns(d, t, m);
-  else by_rows(d, t, family);
+  else by_rows(d, t, m);
   const double elements = t.batch * t.n * t.k;
   const double steps = static_cast<double>(d.plan.ctas) * d.plan.steps;
   d.dram_read = (elements * t.weight_bytes + t.batch * t.k * t.input_bytes) * units::B;

@@ -10,8 +10,7 @@ namespace plumbline {
 /// One row, more than one product, 16-bit operands, and rows of the weights or of the result that no tensor map describes.
 bool runs_as_gemv(const GemmTask& task);
 
-/// The launch; `family` holds the clocks that a CTA's instructions take of an SM, of weights [N,K] (step_clk a load,
-/// start_clk once).
-Demand gemv_demand(const GemmTask& task, const Rates& rates, const FamilyScalars& family);
+/// The launch. Clocks of instructions are of Hopper.
+Demand gemv_demand(const GemmTask& task, const Rates& rates);
 
 }  // namespace plumbline

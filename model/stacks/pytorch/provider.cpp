@@ -111,7 +111,7 @@ class PyTorch final : public Provider {
     const GemmTask task = gemm_task(shape, q.rates);
     if (!runs_as_gemv(task)) return false;
     out.sign(family);
-    out.launch("gemvx", family) = gemv_demand(task, q.rates, family);
+    out.launch("gemvx", family) = gemv_demand(task, q.rates);
     return true;
   }
 

@@ -10,6 +10,7 @@
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/cublas/answers.hpp"
+#include "model/stacks/cublas/lane_answers.hpp"
 #include "model/stacks/cublas/xmma.hpp"
 #include "ops/shape/shapes.hpp"
 #include "ops/table/text.hpp"
