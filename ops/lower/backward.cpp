@@ -3,6 +3,7 @@
 // forward once more before it, collectives and all (Workload::training.recompute).
 #include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "ops/graph/exchange.hpp"
@@ -17,6 +18,32 @@ bool is_product(const Op& op) { return std::holds_alternative<Gemm>(op); }
 bool is_sum(const Op& op) {
   const auto* c = std::get_if<Collective>(&op);
   return c != nullptr && c->kind != CollectiveKind::all_gather;
+}
+
+/// Tensor ranks that share the vocabulary add up what each found of the embedding's rows, and every rank goes on with the same
+/// rows, so that the sum has no gradient to exchange (_ReduceFromModelParallelRegion of Megatron-LM's mpu/mappings.py). Sums
+/// behind the head's product are the loss's, whose gradient each rank has of its own part (mpu/cross_entropy.py).
+bool has_no_gradient(const Segment& segment, const Node& node) {
+  const auto* c = std::get_if<Collective>(&node.op);
+  const std::string_view name = segment.name;
+  return c != nullptr && c->kind == CollectiveKind::all_reduce && (name == "embedding" || name == "head");
+}
+
+/// The head's product with the vocabulary, where ranks that share it read the same input: the gradient of that input is a sum
+/// over them (_CopyToModelParallelRegion). Ranks that have parts of the input gathered them, whose gradient is a scattered sum
+/// already. -1 elsewhere.
+int product_of_copies(const Step& s, const Segment& segment) {
+  if (s.scattered || s.tp() == 1 || std::string_view(segment.name) != "head") return -1;
+  for (int n = segment.first + segment.size; n-- > segment.first;) {
+    if (is_product(s.graph.nodes[static_cast<std::size_t>(n)].op)) return n;
+  }
+  return -1;
+}
+
+void sum_of_copies(Step& s, int product) {
+  const auto& of = std::get<Gemm>(s.graph.nodes[static_cast<std::size_t>(product)].op);
+  const Bytes bytes = storage(s.types.base, static_cast<double>(of.m) * static_cast<double>(of.k));
+  s.collective("head_all_reduce"_node, CollectiveKind::all_reduce, bytes, s.types.base, s.tp());
 }
 
 /// Again so many columns of a product.
@@ -88,10 +115,13 @@ void backward_of(Step& s, int forward, const Part& part) {
   if (part.again == Recompute::products && segment.layers) {
     recompute_products(s, segment.first, segment.first + segment.size);
   }
+  const int copies = product_of_copies(s, segment);
   for (int n = segment.first + segment.size; n-- > segment.first;) {
+    if (has_no_gradient(segment, s.graph.nodes[static_cast<std::size_t>(n)])) continue;
     if (const int gather = gathered_again(s, segment.first, n, part.again); gather >= 0)
       s.recompute(gather, gather + 1);
     s.add_gradient(static_cast<std::size_t>(n));
+    if (n == copies) sum_of_copies(s, n);
   }
   s.close();
 }

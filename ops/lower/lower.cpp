@@ -152,6 +152,18 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
   s.close();
 }
 
+/// Of ranks that have the logits of a part of the vocabulary each: the largest logit of each token, the sum of their
+/// exponentials and the logit of its label, in fp32 (Megatron-LM's mpu/cross_entropy.py, DTensor's loss parallelism). Fused
+/// kernels exchange the last two together (megatron/core/fusions/fused_cross_entropy.py).
+void sums_of_loss(Step& s, std::int64_t rows) {
+  const bool apart = s.none() || s.workload.training.written_out;
+  const Bytes numbers = storage(DType::fp32, static_cast<double>(rows));
+  s.collective("loss_largest_all_reduce"_node, CollectiveKind::all_reduce, numbers, DType::fp32, s.tp());
+  s.collective("loss_sum_all_reduce"_node, CollectiveKind::all_reduce, apart ? numbers : 2 * numbers, DType::fp32,
+               s.tp());
+  if (apart) s.collective("loss_label_all_reduce"_node, CollectiveKind::all_reduce, numbers, DType::fp32, s.tp());
+}
+
 /// Cross entropy over the vocabulary: eager code casts to fp32 and keeps it; the fused kernel (Liger, Apex) overwrites
 /// the logits with their gradient in the forward pass, so the backward pass has no kernel of it.
 void loss(Step& s, std::int64_t rows, std::int64_t vocab) {
@@ -161,6 +173,7 @@ void loss(Step& s, std::int64_t rows, std::int64_t vocab) {
   } else {
     s.row("loss"_node.as(NodeRole::loss), RowwiseKind::cross_entropy_fused, rows, vocab);
   }
+  sums_of_loss(s, rows);
 }
 
 /// Each tensor rank has the logits of its part of the vocabulary; a choice is made among all of them.

@@ -248,6 +248,34 @@ TEST(LowerTrain, TensorRanksGatherAgainForTheGradientOfWeights) {
   EXPECT_TRUE(stands_before_its_product(gradient("ffn_reduce_scatter")));
 }
 
+/// What ranks with a part of the vocabulary each exchange: forward what the embedding found and numbers of the loss, backward
+/// the gradient of what the head reads; where they split the tokens, gathers and scattered sums in place of the large ones.
+TEST(LowerTrain, RanksThatShareTheVocabularyExchangeWhatTheirPartsLack) {
+  Workload w = train(2, 256);
+  const auto bytes = [&w](const char* name, Pass pass) {
+    const Graph g = lower(llama_8b(), w);
+    return find(g, name, pass) == nullptr ? 0 : d(shape_of<Collective>(g, name, pass).bytes);
+  };
+  EXPECT_EQ(bytes("head_all_reduce", Pass::backward), 0) << "one rank has all of it";
+  EXPECT_EQ(bytes("loss_sum_all_reduce", Pass::forward), 0);
+  w.parallel.tensor = 2;
+  EXPECT_EQ(bytes("embedding_all_reduce", Pass::forward), 2 * 512 * 4096);
+  EXPECT_EQ(bytes("embedding_all_reduce", Pass::backward), 0) << "all ranks go on with the same rows";
+  EXPECT_EQ(bytes("head_all_reduce", Pass::forward), 0);
+  EXPECT_EQ(bytes("head_all_reduce", Pass::backward), 2 * 512 * 4096);
+  EXPECT_EQ(bytes("loss_largest_all_reduce", Pass::forward), 4 * 512);
+  EXPECT_EQ(bytes("loss_sum_all_reduce", Pass::forward), 2 * 4 * 512) << "and the label's logit";
+  EXPECT_EQ(bytes("loss_sum_all_reduce", Pass::backward), 0);
+  EXPECT_EQ(bytes("loss_label_all_reduce", Pass::forward), 0);
+  w.fusion = Fusion::none;
+  EXPECT_EQ(bytes("loss_sum_all_reduce", Pass::forward), 4 * 512);
+  EXPECT_EQ(bytes("loss_label_all_reduce", Pass::forward), 4 * 512);
+  w.parallel.sequence = true;
+  EXPECT_EQ(bytes("head_all_reduce", Pass::backward), 0);
+  EXPECT_EQ(bytes("head_all_gather", Pass::backward), 2 * 512 * 4096);
+  EXPECT_EQ(bytes("embedding_reduce_scatter", Pass::backward), 2 * 512 * 4096);
+}
+
 /// Each layer's parameters travel by themselves, and what is outside of layers; all of them are as many as before.
 TEST(LowerTrain, SharedParametersTravelLayerByLayer) {
   Workload w = train(8, 64);
