@@ -35,6 +35,17 @@ constexpr std::array<Tile, 12> kTiles{{{128, 256},
                                        {128, 16}}};
 constexpr std::array<double, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 
+/// sm_120: tensor maps feed mma.sync, in kernels whose tiles are to measure as Hopper's are, an even number of eights wide and of
+/// no more sums than those have. (Names of its kernels in published traces, nvjet_sm120_tst_mma_128x256x64_2, 128x176x64,
+/// 256x112x64_2, 256x160x32_3, 64x64x128_3, 64x32x64_8, 128x8x32: tile and stages. No time of theirs was looked at.)
+constexpr std::array<std::int16_t, 3> kMapRows{128, 256, 64};
+constexpr int kMapWidthStep = 16, kMapWidest = 256, kMapSums = 320 * 128;
+
+bool feeds_by_maps(const Context& c) {
+  return c.rates.path.kind == TensorPath::Kind::mma_sync && c.rates.gpu.sm.async_copy == AsyncCopy::tma &&
+         gemm::whole_units(c.task) && c.task.dequant_per_weight == 0;
+}
+
 bool in_pairs(const GemmTask& t) { return std::fmod(t.k, 2) == 0 && std::fmod(t.n, 2) == 0; }
 
 class CpAsyncPlanner {
@@ -53,6 +64,19 @@ class CpAsyncPlanner {
     // a CTA has a warp for each scheduler, of 32 columns and all rows, which unpacks weights and then multiplies them
     // (TensorRT-LLM, cutlass_heuristic.cpp and dq_mma_multistage_percol.h)
     e.tensor_clk += e.issue_clk;
+    return e;
+  }
+
+  /// The same fed by tensor maps: a CTA has the SM for itself, as its stages fill the shared memory in all of the names
+  /// (96 KiB of 99); where two stages have no room, their steps are half as long.
+  TileCosts costs_by_maps(Tile tile, bool swapped) const {
+    constexpr double kMostStages = 16, kLeastStages = 2;
+    double step = gemm::step_of(c.task);
+    TileCosts e = gemm::tile_costs(c, tile, step, swapped);
+    if (kLeastStages * e.stage_bytes > c.smem) e = gemm::tile_costs(c, tile, step / 2, swapped);
+    e.resident = 1;
+    e.stages = std::clamp(std::floor(c.smem / e.stage_bytes), kLeastStages, kMostStages);
+    e.step_latency = c.rates.dram_latency / e.stages;
     return e;
   }
 
@@ -90,6 +114,14 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache) {
       for (const bool swapped : {false, true}) tiles.push_back(planner.costs(tile, swapped));
     }
   };
+  const auto fill_by_maps = [&](std::vector<TileCosts>& tiles) {
+    for (const std::int16_t rows : kMapRows) {
+      for (int width = kMapWidthStep; width <= kMapWidest && rows * width <= kMapSums; width += kMapWidthStep) {
+        for (const bool swapped : {false, true})
+          tiles.push_back(planner.costs_by_maps({rows, static_cast<std::int16_t>(width)}, swapped));
+      }
+    }
+  };
   constexpr int kAny = 128 * 256, kSingles = 128 * 128;
   Search<CpAsyncPlanner> search(planner, c, cache);
   // single elements along K on both sides: cuBLAS has no larger tile for them (vocabularies of 50257, each recorded launch)
@@ -103,8 +135,10 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache) {
   // kernels that unpack weights in registers have none left for more: 128 x 128 at most (TensorRT-LLM, cutlass_heuristic.cpp:
   // weight-only tiles of 16 to 128 rows x 128), or 64 x 256 (Marlin, thread_m_blocks up to 4)
   const int most = c.task.dequant_per_weight > 0 && c.path.kind == TensorPath::Kind::mma_sync ? kSingles : kAny;
-  const std::vector<TileCosts>& menu =
-      cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) { fill(tiles, most); });
+  const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
+    fill(tiles, most);
+    if (feeds_by_maps(c)) fill_by_maps(tiles);
+  });
   search.add_menu(menu, kSplits);
   return search.run();
 }
