@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "model/stacks/common/gemm_search.hpp"
@@ -35,11 +36,17 @@ constexpr std::array<Tile, 12> kTiles{{{128, 256},
                                        {128, 16}}};
 constexpr std::array<double, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 
-/// sm_120: tensor maps feed mma.sync, in kernels whose tiles are to measure as Hopper's are, an even number of eights wide and of
-/// no more sums than those have. (Names of its kernels in published traces, nvjet_sm120_tst_mma_128x256x64_2, 128x176x64,
-/// 256x112x64_2, 256x160x32_3, 64x64x128_3, 64x32x64_8, 128x8x32: tile and stages. No time of theirs was looked at.)
+/// On SMs of 100 KB beside them those of its kernels called xmma (sm80_xmma_gemm_..._tilesize96x128x32_stage4, 160x128x32,
+/// 192x128x32 in published traces), half as wide ones too. Rows of an RTX A6000 ask for them; an A100's, whose scalars were
+/// found with the tiles above, refuse them (held out 4.4 -> 5.8 %).
+constexpr std::array<Tile, 8> kTilesOfSmallSms{
+    {{160, 128}, {128, 160}, {96, 128}, {128, 96}, {192, 128}, {128, 192}, {96, 64}, {64, 96}}};
+
+/// sm_120: tensor maps feed mma.sync, in kernels whose tiles are to measure as Hopper's are, an even number of eights wide. (Names
+/// of its kernels in published traces, nvjet_sm120_tst_mma_128x256x64_2, 128x176x64, 256x112x64_2, 64x64x128_3, 64x32x64_8,
+/// 128x8x32: tile and stages. 256x160x32_3, in steps half as long, is left out. No time of theirs was looked at.)
 constexpr std::array<std::int16_t, 3> kMapRows{128, 256, 64};
-constexpr int kMapWidthStep = 16, kMapWidest = 256, kMapSums = 320 * 128;
+constexpr int kMapWidthStep = 16, kMapWidest = 256, kMapSums = 128 * 256;
 
 bool feeds_by_maps(const Context& c) {
   return c.rates.path.kind == TensorPath::Kind::mma_sync && c.rates.gpu.sm.async_copy == AsyncCopy::tma &&
@@ -68,14 +75,12 @@ class CpAsyncPlanner {
   }
 
   /// The same fed by tensor maps: a CTA has the SM for itself, as its stages fill the shared memory in all of the names
-  /// (96 KiB of 99); where two stages have no room, their steps are half as long.
+  /// (96 KiB of 99).
   TileCosts costs_by_maps(Tile tile, bool swapped) const {
-    constexpr double kMostStages = 16, kLeastStages = 2;
-    double step = gemm::step_of(c.task);
-    TileCosts e = gemm::tile_costs(c, tile, step, swapped);
-    if (kLeastStages * e.stage_bytes > c.smem) e = gemm::tile_costs(c, tile, step / 2, swapped);
+    constexpr double kMostStages = 16;
+    TileCosts e = gemm::tile_costs(c, tile, gemm::step_of(c.task), swapped);
     e.resident = 1;
-    e.stages = std::clamp(std::floor(c.smem / e.stage_bytes), kLeastStages, kMostStages);
+    e.stages = std::clamp(std::floor(c.smem / e.stage_bytes), 2.0, kMostStages);
     e.step_latency = c.rates.dram_latency / e.stages;
     return e;
   }
@@ -106,14 +111,20 @@ class CpAsyncPlanner {
 
 }  // namespace
 
+bool cublas::has_small_sms(const Rates& m) {
+  constexpr Bytes kRoomForFourStages = 128.0 * units::KiB;
+  return m.path.kind == TensorPath::Kind::mma_sync && m.path.async_copy && m.gpu.sm.smem < kRoomForFourStages;
+}
+
 GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache) {
   const CpAsyncPlanner planner(c);
-  const auto fill = [&](std::vector<TileCosts>& tiles, int most) {
-    for (const Tile tile : kTiles) {
+  const auto fill_from = [&](std::span<const Tile> list, std::vector<TileCosts>& tiles, int most) {
+    for (const Tile tile : list) {
       if (tile.rows * tile.cols > most) continue;
       for (const bool swapped : {false, true}) tiles.push_back(planner.costs(tile, swapped));
     }
   };
+  const auto fill = [&](std::vector<TileCosts>& tiles, int most) { fill_from(kTiles, tiles, most); };
   const auto fill_by_maps = [&](std::vector<TileCosts>& tiles) {
     for (const std::int16_t rows : kMapRows) {
       for (int width = kMapWidthStep; width <= kMapWidest && rows * width <= kMapSums; width += kMapWidthStep) {
@@ -137,6 +148,7 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache) {
   const int most = c.task.dequant_per_weight > 0 && c.path.kind == TensorPath::Kind::mma_sync ? kSingles : kAny;
   const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
     fill(tiles, most);
+    if (cublas::has_small_sms(c.rates)) fill_from(kTilesOfSmallSms, tiles, most);
     if (feeds_by_maps(c)) fill_by_maps(tiles);
   });
   search.add_menu(menu, kSplits);
