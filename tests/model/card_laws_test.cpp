@@ -85,6 +85,26 @@ TEST(CardLaws, MoreRowsCostLittleMoreThanTheirShareOnTensorMemory) {
   }
 }
 
+/// Tiles of cuBLAS are to measure where tensor maps feed the tensor units, and powers of two elsewhere: 128 x 96 fill 172 of 188 SMs
+/// in one turn, as 128 x 128 would 128 of them. Tensor memory holds the sums of 256 x 256, but what it holds twice costs no epilogue.
+TEST(CardLaws, TilesAreToMeasureWhereTensorMapsFeedTheTensorUnits) {
+  const auto plan = [](const char* card, std::int64_t m, std::int64_t n) {
+    return on(card, product(m, n, 4096)).gemm_plan;
+  };
+  for (const char* card : {"rtx_pro_6000", "rtx_pro_6000_server"}) {
+    EXPECT_EQ(plan(card, 512, 4096).tile_m * plan(card, 512, 4096).tile_n, 128 * 96) << card;
+    EXPECT_EQ(plan(card, 512, 4096).stages, 3) << card << ": 28 KiB each of 100";
+  }
+  for (const char* card : {"a100_sxm", "a100_pcie"}) {
+    const GemmPlan p = plan(card, 512, 4096);
+    EXPECT_EQ(p.tile_m & (p.tile_m - 1), 0) << card;
+    EXPECT_EQ(p.tile_n & (p.tile_n - 1), 0) << card;
+  }
+  const GemmPlan p = plan("b200", 8192, 28672);
+  EXPECT_EQ(p.tile_m * p.tile_n, 128 * 256);
+  EXPECT_EQ(p.stages, 6) << "half of the columns' operand is the pair's other SM's";
+}
+
 AttentionPrefill long_prompt(std::int64_t width, bool causal) {
   AttentionPrefill s;
   s.batch = 1;

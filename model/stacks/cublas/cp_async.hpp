@@ -6,6 +6,10 @@
 
 namespace plumbline::cublas {
 
+/// GA10x, Ada and RTX Blackwell: mma.sync and cp.async, with room for a ring of two tiles of 128 x 256, no more. What tiles
+/// reach of GDDR, and of the tensor rate, are two scalars of their own: rows of an RTX A6000 tell them from an A100's.
+bool has_small_sms(const Rates& rates);
+
 GemmChoice plan_cp_async(const gemm::Context& context, GemmCache& cache);
 
 }  // namespace plumbline::cublas

@@ -21,24 +21,35 @@ using gemm::TileLayout;
 using gemm::Traffic;
 using gemm::WorkSplit;
 
+/// tcgen05 has the same row sides, in instructions of 128 and 64 rows. (Names of its kernels in published traces, tile and
+/// stages: nvjet_sm100_tst_192x288_64x5_2x1_2cta, 256x256_64x4_2x1_2cta, 256x128_64x5_2x2_2cta, 320x192_64x4_2x1_2cta,
+/// 384x32_64x4_2x1_2cta, 512x24_64x3_4x1, 256x104_64x4_4x1, 128x256_64x6_2x1_2cta, 64x8_64x16_4x1. No time of theirs was
+/// looked at.)
 constexpr std::array<std::int16_t, 7> kRowSides{128, 256, 192, 64, 320, 384, 512};
-/// tcgen05 takes 128 rows of an SM at a time, or 64 (PTX ISA, tcgen05.mma: M of 64, 128; of two SMs 128, 256).
-constexpr std::array<std::int16_t, 3> kLaneSides{128, 256, 64};
-constexpr double kWidest = 256;
 
-std::span<const std::int16_t> row_sides(const TensorPath& path) {
-  return path.kind == TensorPath::Kind::tcgen05 ? std::span<const std::int16_t>(kLaneSides) : kRowSides;
+bool has_tensor_memory(const TensorPath& path) { return path.kind == TensorPath::Kind::tcgen05; }
+
+double widest(const TensorPath& path) { return has_tensor_memory(path) ? 288 : 256; }
+
+/// Beyond 256 columns a tile is of two instructions, equally wide ones of whole sixteens: 288 is the one width seen.
+bool is_a_width(double width) { return width <= 256 || std::fmod(width, 32) == 0; }
+
+/// Turns of the SMs that a width is made to fill. Tensor memory holds sums of two tiles, where these are small, and the same
+/// product takes more turns.
+std::int64_t most_turns(const TensorPath& path) { return has_tensor_memory(path) ? 6 : 3; }
+
+/// A tile's sums: in registers, five eighths of the file; in tensor memory, all of its 128 lanes x 512 columns (256 x 256 in
+/// the names above).
+double most_accumulators(const TensorPath& path) {
+  constexpr double kInRegisters = 320 * 128, kInTensorMemory = 128 * 512;
+  return has_tensor_memory(path) ? kInTensorMemory : kInRegisters;
 }
 
-/// Turns of the SMs that a width is made to fill. Tensor memory holds sums of two tiles, so that tiles are smaller and
-/// the same product takes more turns.
-std::int64_t most_turns(const TensorPath& path) { return path.kind == TensorPath::Kind::tcgen05 ? 6 : 3; }
-
-/// A tile's sums: in registers, five eighths of the file; in tensor memory (128 lanes x 512 columns), two tiles' worth, so that
-/// one leaves while the next one is summed. (CUTLASS, sm100_gemm_tma_warpspecialized: accumulator stages.)
-double most_accumulators(const TensorPath& path) {
-  constexpr double kInRegisters = 320 * 128, kInTensorMemory = 128 * 256;
-  return path.kind == TensorPath::Kind::tcgen05 ? kInTensorMemory : kInRegisters;
+/// Two tiles' sums find room in tensor memory, so that one leaves while the next one is summed. (CUTLASS,
+/// sm100_gemm_tma_warpspecialized: accumulator stages.)
+bool sums_in_turns(const TensorPath& path, Tile tile) {
+  constexpr int kHalf = 128 * 256;
+  return has_tensor_memory(path) && tile.rows * tile.cols <= kHalf;
 }
 
 double whole_eights(double size) { return 8 * std::ceil(size / 8); }
@@ -51,10 +62,12 @@ bool looks_at_all(const Context& c) { return c.task.alone_flops > 0; }
 class Widths {
  public:
   Widths(const Context& c, double rows, double row_size, double col_size)
-      : most_(std::min(kWidest, 8 * std::floor(most_accumulators(c.path) / rows / 8))) {
+      : most_(std::min(widest(c.path), 8 * std::floor(most_accumulators(c.path) / rows / 8))) {
     const double whole = whole_eights(col_size);
     if (looks_at_all(c)) {
-      for (double width = 8; width <= std::min(whole, most_); width += 8) list_[size_++] = width;
+      for (double width = 8; width <= std::min(whole, most_); width += 8) {
+        if (is_a_width(width)) list_[size_++] = width;
+      }
       return;
     }
     add(whole_eights(col_size / std::ceil(whole / most_)));
@@ -72,11 +85,12 @@ class Widths {
 
  private:
   void add(double width) {
+    if (!is_a_width(width)) width = 32 * std::ceil(width / 32);
     if (width > most_ || std::find(begin(), end(), width) != end()) return;
     list_[size_++] = width;
   }
   double most_;
-  std::array<double, 32> list_{};
+  std::array<double, 36> list_{};
   std::size_t size_ = 0;
 };
 
@@ -100,7 +114,7 @@ class TmaPlanner {
     }
     for (const bool swapped : {false, true}) {
       const double row_size = swapped ? c.task.n : c.task.m, col_size = swapped ? c.task.m : c.task.n;
-      for (const std::int16_t rows : row_sides(c.path)) {
+      for (const std::int16_t rows : kRowSides) {
         if (rows > 64 && rows >= 2 * row_size) continue;
         for (const double width : Widths(c, rows, row_size, col_size)) {
           const TileCosts e = costs({rows, static_cast<std::int16_t>(width)}, swapped);
@@ -114,7 +128,7 @@ class TmaPlanner {
   /// data (between both: five recorded shapes).
   void adapt(TileLayout& t) const {
     const TileCosts& e = *t.costs;
-    if (c.path.kind == TensorPath::Kind::tcgen05) {
+    if (has_tensor_memory(c.path)) {
       pair_up(t);
     } else {
       // rows that the operands do not have are not fetched: kernels of few sizes have many
@@ -160,7 +174,7 @@ class TmaPlanner {
       d.smem_hidden_clk += rows_again(t.costs->tile) * t.costs->row_side() / c.smem_port;
     d.l2_limit = L2Limit::ports;
     // a tile cannot begin before the last but one has left tensor memory
-    if (c.path.kind == TensorPath::Kind::tcgen05)
+    if (sums_in_turns(c.path, t.costs->tile))
       d.step_latency = std::max(d.step_latency, split.once_clk / split.steps * c.clk);
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
@@ -211,13 +225,13 @@ class TmaPlanner {
     return c.task.block > 0 ? std::span<const Tile>(kScaled) : std::span<const Tile>(kXmma);
   }
 
-  /// tcgen05 with two SMs: an instruction of 256 rows takes half of the columns' operand from either SM, so that each fetches and
-  /// reads half of it. Clusters of four share the rows too, where there are columns enough. (PTX ISA, tcgen05.mma, cta_group::2;
-  /// CUTLASS's profiles for sm_100: 2-SM instructions of 256 x 256, clusters of 2 x 1 and 4 x 4.)
+  /// tcgen05 with two SMs: an instruction of 256 rows takes half of the columns' operand from either SM, so that each fetches,
+  /// keeps and reads half of it. Clusters of four share the rows too, where there are columns enough. (PTX ISA, tcgen05.mma,
+  /// cta_group::2; CUTLASS's profiles for sm_100: 2-SM instructions of 256 x 256, clusters of 2 x 1 and 4 x 4.)
   void pair_up(TileLayout& t) const {
     const TileCosts& e = *t.costs;
-    const double along_rows = e.swapped ? t.tiles_n : t.tiles_m, along_cols = e.swapped ? t.tiles_m : t.tiles_n;
-    if (along_rows >= 2) {
+    const double along_cols = e.swapped ? t.tiles_m : t.tiles_n;
+    if (is_paired(e.tile, e.swapped)) {
       t.l2_bytes -= 0.5 * e.col_side();
       t.smem_clk -=
           0.5 * (c.path.operand_reads(e.tile.rows, e.tile.cols, 0, e.col_side()) + gemm::kFillShare * e.col_side()) /
@@ -231,13 +245,25 @@ class TmaPlanner {
     e.cluster = 2;
     e.persistent = true;
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
-    constexpr double kBarriers = 3072;  // bytes beside the ring
-    e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
+    if (is_paired(tile, swapped)) e.stage_bytes -= 0.5 * e.col_side();
+    e.stages = std::clamp(std::floor((c.smem - beside_ring()) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;
     // at every tile tensor units wait while accumulators leave the registers; behind the last, the way to L2 is seen
-    // too; sums in tensor memory leave beside the next tile's products, so that only the last ones are seen
-    if (c.path.kind != TensorPath::Kind::tcgen05 && !takes_turns()) e.serial_clk = e.once_clk;
+    // too; sums that tensor memory holds twice leave beside the next tile's products, so that only the last ones are seen
+    if (!sums_in_turns(c.path, tile) && !takes_turns()) e.serial_clk = e.once_clk;
     return e;
+  }
+
+  /// Two SMs multiply as one (pair_up()).
+  bool is_paired(Tile tile, bool swapped) const {
+    return has_tensor_memory(c.path) && (swapped ? c.task.n : c.task.m) > tile.rows;
+  }
+
+  /// Bytes of shared memory that are none of the ring's. Of tcgen05 by the stages in the names above: 128 x 256 of a pair has six
+  /// where seven would leave 4096 bytes, 256 x 104 four where five would leave 3072; 192 x 288 of a pair has five.
+  double beside_ring() const {
+    constexpr double kBarriers = 3072, kBarriersAndResults = 8192;
+    return has_tensor_memory(c.path) ? kBarriersAndResults : kBarriers;
   }
 
   /// Kernels that scale rows are not called cooperative ("coop") as those of blocks are: their two warpgroups take turns
@@ -267,13 +293,6 @@ GemmChoice cheapest_by_tma(const Context& c, GemmCache& cache) {
     planner.for_each_split(t, [&](double splits) { search.add(t, splits); });
   }
   return search.run();
-}
-
-/// GA10x, Ada and RTX Blackwell: mma.sync and cp.async, with room for a ring of two tiles of 128 x 256, no more. What tiles
-/// reach of GDDR, and of the tensor rate, are two scalars of their own: rows of an RTX A6000 tell them from an A100's.
-bool has_small_sms(const Rates& m) {
-  constexpr Bytes kRoomForFourStages = 128.0 * units::KiB;
-  return m.path.kind == TensorPath::Kind::mma_sync && m.path.async_copy && m.gpu.sm.smem < kRoomForFourStages;
 }
 
 bool by_tensor_map(const GemmTask& t, const Rates& m) {

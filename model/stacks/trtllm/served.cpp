@@ -23,9 +23,13 @@ AttentionChoice plan_served_prefill(const AttentionPrefill& s, bool appends, con
   return c;
 }
 
-/// The launch that rotates and appends is TensorRT-LLM's own and no part of what FlashInfer calls
-/// (trtllm_batch_decode_with_kv_cache()); these servers write the new token by the launch that precedes a prompt's too
-/// (vLLM: reshape_and_cache_flash(), vllm/v1/attention/backends/flashinfer.py; SGLang: set_kv_buffer()).
+/// The launch that rotates and appends is TensorRT-LLM's own and no part of what FlashInfer calls: its
+/// trtllm_batch_decode_with_kv_cache() takes queries and a written cache, and asks for one kernel (flashinfer/decode.py,
+/// trtllm_paged_attention_decode). Both servers write the new token before, by a launch of their own, as before a prompt: vLLM's
+/// FlashInferImpl.forward() calls reshape_and_cache_flash() (vllm/v1/attention/backends/flashinfer.py), SGLang's
+/// TRTLLMHAAttnBackend.forward_decode() set_kv_buffer() (sglang/srt/layers/attention/trtllm_mha_backend.py). Where the cache is of
+/// 8 bits queries are too: vLLM quantizes them before it calls attention; SGLang casts them in forward_decode(), or with the write
+/// of the cache (_fused_fp8_set_kv_buffer()), so that its unfused cast, a launch more, is not in these times.
 AttentionChoice plan_served_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families,
                                    const KeyCutting& how) {
   AttentionDecode alone = s;

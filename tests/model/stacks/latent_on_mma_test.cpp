@@ -56,6 +56,17 @@ TEST(LatentOnMma, TritonCutsKeysInFour) {
   EXPECT_EQ(on("a100_sxm", latent(3, 40, 1024), "vllm").launches[0].demand.plan.ctas, 3 * 3 * 4);
 }
 
+/// Stacks that have no latent kernel of their own borrow the one that cuts keys: no long sequence waits for a single CTA.
+TEST(LatentOnMma, StacksWithoutAKernelBorrowTritons) {
+  constexpr double kGap = 2;  // a stream's launches lie farther apart than a graph's
+  const MlaDecode s = latent(1, 128, 65536);
+  for (const char* stack : {"hf-sdpa", "hf-eager", "hf-static", "torch-compile", "megatron", "vllm-2023"}) {
+    for (const char* card : {"a100_sxm", "l40s", "rtx_pro_6000_server"})
+      EXPECT_NEAR(us(on(card, s, stack)), us(on(card, s, "vllm")), kGap) << card << " " << stack;
+    EXPECT_NEAR(us(on("h200_sxm", s, stack)), us(on("h200_sxm", s)), kGap) << stack;
+  }
+}
+
 /// The kernels go by what multiplies: cards without wgmma take them, others FlashMLA or trtllm-gen; 8-bit caches are cut on
 /// sm_120.
 TEST(LatentOnMma, OtherCardsTakeTheirOwn) {

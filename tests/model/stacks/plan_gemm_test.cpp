@@ -73,10 +73,14 @@ RC_GTEST_PROP(PlanGemm, ThePlanDoesTheWorkAndFitsTheSm, ()) {
                                                              t.batch;
     RC_ASSERT(c.main.tensor_clk * k.steps * ctas * t.tensor_flop_per_clk * (1 + 1e-9) >= 2 * t.m * t.n * t.k * t.batch);
     RC_ASSERT(k.shared_memory * static_cast<double>(k.ctas_per_sm) <= m.gpu().sm.smem);
-    RC_ASSERT(c.plan.stages >= 2 && static_cast<double>(c.plan.stages) <= path.most_stages);
+    // rings that tensor maps fill are deep
+    const bool by_maps = m.gpu().sm.async_copy == AsyncCopy::tma;
+    RC_ASSERT(c.plan.stages >= 2 && static_cast<double>(c.plan.stages) <= (by_maps ? 16 : path.most_stages));
     RC_ASSERT(k.ctas_per_sm >= 1 && static_cast<double>(k.ctas_per_sm) <= path.most_ctas);
-    // one accumulator register an output, of five eighths of the file
-    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= m.gpu().sm.registers * 5 / 8);
+    // one accumulator register an output, of five eighths of the file; or a column's lane of tensor memory
+    const bool in_tensor_memory = path.kind == TensorPath::Kind::tcgen05;
+    const std::int64_t sums = in_tensor_memory ? 128 * 512 : m.gpu().sm.registers * 5 / 8;
+    RC_ASSERT(c.plan.tile_m * c.plan.tile_n * k.ctas_per_sm <= sums);
     const double writes = (c.main.dram_write + c.reduce.dram_write).in(units::B);
     RC_ASSERT(writes * (1 + 1e-9) >= t.batch * t.m * t.n * t.output_bytes);
     RC_ASSERT(ctas == tiles * static_cast<double>(c.plan.splits));
