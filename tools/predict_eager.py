@@ -60,6 +60,7 @@ def group_of(name, op, phase):
 def config_of(point):
     import trace_training_models
     file, layers = trace_training_models.MODELS[point["model"]]
+    layers = point.get("layers", layers)
     with open(os.path.join(ROOT, "data", "models", file), encoding="utf-8") as text:
         config = json.load(text)
     for key in ("num_hidden_layers", "n_layer"):
@@ -85,8 +86,9 @@ def replicas_of(point):
     return flags + (["--grad-dtype", "fp32"] if point.get("masters") else [])
 
 
-def predict(program, point, gpu, host_us=0):
-    config, layers = config_of(point)
+def ask(program, point, gpu, host_us=0):
+    """(What predict-model says of the point or nothing, its complaint)."""
+    config, _ = config_of(point)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(config, file)
         file.flush()
@@ -99,10 +101,15 @@ def predict(program, point, gpu, host_us=0):
         command += ["--grad-dtype", "fp32"] if point.get("autocast") or point.get("tf32") else []
         command += ["--dtype", "tf32"] if point.get("tf32") else ["--dtype", point["dtype"]] if point.get("dtype") else []
         run = subprocess.run(command, capture_output=True, text=True)
-    line = {"point": point, "layers": layers}
-    if not run.stdout:
-        return {**line, "error": re.sub(r"/\S*/", "", run.stderr.strip())[:200]}
-    step, groups = json.loads(run.stdout), collections.Counter()
+    return json.loads(run.stdout) if run.stdout else None, re.sub(r"/\S*/", "", run.stderr.strip())[:200]
+
+
+def predict(program, point, gpu, host_us=0):
+    line = {"point": point, "layers": config_of(point)[1]}
+    step, complaint = ask(program, point, gpu, host_us)
+    if not step:
+        return {**line, "error": complaint}
+    groups = collections.Counter()
     for op in step["ops"]:
         groups[group_of(op["name"], op["op"], op["pass"])] += op["kernel_s"] * op["count"] * 1e6
     return {**line, "wall_us": round(step["latency_s"] * 1e6, 1), "low_us": round(step["latency_low_s"] * 1e6, 1),

@@ -12,7 +12,7 @@ model (tools/measure_host.py) is taken in front of and behind each iteration. A 
 
   phases_us   by phase, the host's time in each of the iterations, of micro-batches their sum
   host_us     a launch of the narrow model, in front of the first iteration and behind each
-  counts      of one iteration by phase: launches (calls of the driver that launch a kernel, a copy or a fill), operators
+  counts      with --counts, of one iteration by phase: launches (calls of the driver that launch a kernel, a copy or a fill), operators
               (aten's, with those inside others), nodes (of autograd), modules (whose forward was called)
   tensors, parameters   of the model
 
@@ -33,7 +33,7 @@ from trace_training_models import at
 from trace_transformers import synchronize
 
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync", "cudaMemsetAsync")
-ITERATIONS = 6
+ITERATIONS = 8
 
 POINTS = [
     ["llama-3.2-1b", 16, {}], ["llama-3.2-1b", 4, {}], ["gpt2", 12, {}], ["bert-base-uncased", 12, {}], ["qwen3-0.6b", 12, {}],
@@ -109,7 +109,7 @@ def record(point, layers, probe, args):
     line = {**point, "layers": layers, "tensors": sum(1 for _ in model.parameters()),
             "parameters": sum(p.numel() for p in model.parameters())}
     iteration = Iteration(model, config, point, args)
-    for _ in range(3):
+    for _ in range(2):
         iteration.step()
     line["host_us"], phases = [probe.take()[0] * 1e6], collections.defaultdict(list)
     for _ in range(ITERATIONS):
@@ -117,7 +117,8 @@ def record(point, layers, probe, args):
             phases[name].append(round(us, 1))
         line["host_us"].append(probe.take()[0] * 1e6)
     line["host_us"] = [round(us, 2) for us in line["host_us"]]
-    return {**line, "phases_us": phases, "counts": counts_of(iteration, args.device)}
+    line["phases_us"] = phases
+    return {**line, "counts": counts_of(iteration, args.device)} if args.counts else line
 
 
 def main():
@@ -125,6 +126,7 @@ def main():
     parser.add_argument("--models", default="data/models")
     parser.add_argument("--out", required=True)
     parser.add_argument("--points", default="")
+    parser.add_argument("--counts", action="store_true", help="what an iteration calls, too")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--until", type=float, default=1e9)
     parser.add_argument("--device", default="cuda")
