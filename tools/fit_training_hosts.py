@@ -1,13 +1,7 @@
 #!/usr/bin/env python3
-"""Finds what the host takes for the phases of training iterations: least squares on hosts.jsonl of data/measurements/h200/pytorch_training
-(tools/trace_training_hosts.py), in launches of the narrow model that was taken beside each iteration.
-
-Each phase has terms of its own, counted as the prediction counts them:
-
-    forward        calls that launch, launches more that a library makes in one, layers, layers with experts
-    backward       calls, launches more; what is computed again: calls of that, layers
-    replicas       of DistributedDataParallel a tensor; of fully_shard a unit and a tensor, in each pass
-    update         a tensor of each walk over them (optimizer, clipping), and of each list of it
+"""Finds what the host takes for the phases of training iterations: the terms of model/stacks/training_host.hpp, on hosts.jsonl
+of data/measurements/h200/pytorch_training (tools/trace_training_hosts.py), in launches of the narrow model that was taken beside each
+iteration. What is least is the sum of |ln(predicted / measured)| over phases; each term is counted as the prediction counts it.
 
 Prints the terms, how far each point and phase is off, and the times for data/stacks at the narrow launch given. Standard library only;
 `predict-model` must be built.
@@ -17,7 +11,9 @@ import collections
 import json
 import math
 import os
+import re
 import statistics
+import tempfile
 
 import predict_eager
 from fit_stack_host import solved
@@ -29,50 +25,50 @@ FURTHER = 0.214  # narrow launches of a launch more that a library makes in a ca
 # Of what fully_shard's hooks do in the backward pass, summing gradients; the other part gathers again. (Least times of iterations of
 # PyTorch 2.11 on a CPU that have next to no work, with and without reshard_after_forward: 0.29 and 0.24 of all that they do.)
 SUMS = 0.29 / (0.29 + 0.24)
-MEASURED = ("phases_us", "host_us", "counts", "machine", "tensors", "parameters")
 
 
-def calls_of(point, known={}):
-    """By pass, [calls, launches more that a library makes in one], as predicted of the model with all its widths, unspread."""
-    asked = {**point, "spread": "none", "accumulate": 1, "masters": False, "clip": False, "optimizer": "foreach"}
-    key = json.dumps({name: asked[name] for name in sorted(asked) if name not in MEASURED})
+def counted(term, point, known={}):
+    """How many of a stack's `term` (model/stacks/training_host.hpp) an iteration has: what it takes on a host that takes a second for one
+    and for nothing else."""
+    asked = {name: value for name, value in point.items() if name in ("model", "layers", "batch", "tokens", *predict_eager.KEYS)}
+    key = json.dumps([term, asked], sort_keys=True)
     if key not in known:
-        step, complaint = predict_eager.ask(os.path.join(predict_eager.ROOT, "build", "bin", "predict-model"), asked, "h200")
+        with open(os.path.join(predict_eager.ROOT, "data", "stacks", predict_eager.stack_of(point) + ".json"), encoding="utf-8") as text:
+            stack = json.load(text)
+        host = stack["host"]
+        host["training"] = {name: int(name == term) if isinstance(value, (int, float)) else value for name, value in host["training"].items()}
+        host["training"]["narrow_launch"] = "1 s"
+        host["training_hosts"]["apart"] = 0
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(stack, file)
+            file.flush()
+            program = os.path.join(predict_eager.ROOT, "build", "bin", "predict-model")
+            step, complaint = predict_eager.ask(program, asked, "h200", stack=file.name)
         if not step:
             raise SystemExit(f"{point['model']}: {complaint}")
-        known[key] = collections.defaultdict(lambda: [0, 0])
-        for op in step["ops"]:
-            in_call = op["name"].endswith(".reduce") or op["name"].endswith(".clear") and "read=4;" in op["shape"]
-            further = op["count"] * (op["launch_count"] if in_call else op["launch_count"] - 1 if op["op"] == "gemm" else 0)
-            known[key][op["pass"]][0] += op["count"] * op["launch_count"] - further
-            known[key][op["pass"]][1] += further
+        known[key] = round(step["latency_s"])
     return known[key]
 
 
 def terms_of(point):
     """By phase, {term: count} of a point."""
-    layers, tensors, parts = point["layers"], point["tensors"], point.get("accumulate", 1)
-    experts = layers if "moe" in point["model"] or "mixtral" in point["model"] else 0
-    plain = calls_of({**point, "recompute": False})
-    (forward, forward_more), (backward, backward_more) = plain["forward"], plain["backward"]
-    found = {"forward": {"forward_call": parts * forward, "further_launch": parts * forward_more, "forward_layer": parts * layers},
-             "backward": {"backward_call": parts * backward, "further_launch": parts * backward_more, "backward_layer": parts * layers}}
-    if experts:
-        found["forward"]["experts_layer"] = parts * experts
-    if point["recompute"]:  # the layers' forward pass once more, and what the checkpoint adds to it
-        again = calls_of(point)["backward"]
-        found["forward"]["kept_layer"] = parts * layers
-        found["backward"].update({"forward_call": parts * (again[0] - backward), "forward_layer": parts * layers, "again_layer": parts * layers})
-        found["backward"]["further_launch"] += parts * (again[1] - backward_more)
+    plain = {**point, "recompute": False}
+    forward = ["forward_call", "forward_layer"] + (["experts_layer"] if re.search("moe|mixtral", point["model"]) else [])
+    found = {"forward": {name: counted(name, plain) for name in forward},
+             "backward": {name: counted(name, point) for name in ("backward_call", "backward_layer", "further_launch")}}
+    if point["recompute"]:
+        found["forward"]["kept_layer"] = counted("kept_layer", point)
+        found["backward"].update({name: counted(name, point) - counted(name, plain) for name in forward})
+        found["backward"]["again_layer"] = counted("again_layer", point)
     spread = point.get("spread", "none")
     if spread == "ddp":
-        found["backward"]["summed_tensor"] = tensors
+        found["backward"]["summed_tensor"] = counted("summed_tensor", point)
     elif spread == "fsdp":
-        found["forward"]["gathered_unit"] = parts * (layers + 1)
-        found["backward"]["backward_unit"] = (layers + 1) * (SUMS + (0 if point.get("keep") else parts * (1 - SUMS)))
+        found["forward"]["gathered_unit"] = counted("gathered_unit", point)
+        found["backward"]["backward_unit"] = (SUMS * counted("summed_unit", point) + (1 - SUMS) * counted("gathered_again_unit", point))
     kind = "shard" if spread == "fsdp" else "tensor"
-    found["optimizer"] = {f"walked_{kind}": tensors, f"listed_{kind}": tensors * LISTS[point["optimizer"]]}
-    found["clip"] = {f"walked_{kind}": tensors, f"listed_{kind}": tensors * CLIPPING}
+    found["optimizer"] = {f"walked_{kind}": point["tensors"], f"listed_{kind}": point["tensors"] * LISTS[point["optimizer"]]}
+    found["clip"] = {f"walked_{kind}": point["tensors"], f"listed_{kind}": point["tensors"] * CLIPPING}
     return found
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicts PyTorch's eager training iterations by group of kernels, and holds them against what tools/trace_training.py recorded.
 
-    tools/predict_eager.py --points POINTS.json [--out PREDICTED.jsonl]    predicts
+    tools/predict_eager.py --points POINTS.json [--more MODELS.json] [--out PREDICTED.jsonl]    predicts
     tools/predict_eager.py --steps STEPS.jsonl ... [--traces TRACES.jsonl.gz ...] [--predicted FILE ...]
                                                     compares, with those files' predictions or new ones
     tools/predict_eager.py --recorded               compares all that was recorded on one and two H200, but for rehearsals
@@ -26,6 +26,7 @@ import subprocess
 import tempfile
 
 import convert_training_traces
+import trace_training_models
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor"}
@@ -58,11 +59,8 @@ def group_of(name, op, phase):
 
 
 def config_of(point):
-    import trace_training_models
-    file, layers = trace_training_models.MODELS[point["model"]]
+    config, layers = trace_training_models.config_of(point["model"], os.path.join(ROOT, "data", "models"))
     layers = point.get("layers", layers)
-    with open(os.path.join(ROOT, "data", "models", file), encoding="utf-8") as text:
-        config = json.load(text)
     for key in ("num_hidden_layers", "n_layer"):
         if key in config:
             depth, config[key] = config[key], layers
@@ -86,14 +84,17 @@ def replicas_of(point):
     return flags + (["--grad-dtype", "fp32"] if point.get("masters") else [])
 
 
-def ask(program, point, gpu, host_us=0):
-    """(What predict-model says of the point or nothing, its complaint)."""
+def stack_of(point):
+    return "hf-eager" if point.get("attention") == "eager" else "hf-sdpa"
+
+
+def ask(program, point, gpu, host_us=0, stack=""):
+    """(What predict-model says of the point or nothing, its complaint). `stack`: a file in place of the usual one."""
     config, _ = config_of(point)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(config, file)
         file.flush()
-        stack = "hf-eager" if point.get("attention") == "eager" else "hf-sdpa"
-        command = [program, "llm", "--model", file.name, "--gpu", gpu, "--phase", "train", "--stack", stack,
+        command = [program, "llm", "--model", file.name, "--gpu", gpu, "--phase", "train", "--stack", stack or stack_of(point),
                    "--prompt", str(point["tokens"]), "--optimizer", OPTIMIZERS[point.get("optimizer", "foreach")], "--format", "json"]
         command += replicas_of(point) + (["--host", f"{host_us}us"] if host_us else [])
         command += ["--clip", "norm"] if point.get("clip") else []
@@ -214,6 +215,7 @@ def main():
     parser.add_argument("--predict", default=os.path.join(ROOT, "build", "bin", "predict-model"))
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--points", default="")
+    parser.add_argument("--more", default="")
     parser.add_argument("--out", default="")
     parser.add_argument("--steps", nargs="+", default=[])
     parser.add_argument("--traces", nargs="+", default=[])
@@ -222,6 +224,8 @@ def main():
     parser.add_argument("--hosts", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
+    if args.more:
+        trace_training_models.add_models(args.more)
 
     if args.points:
         with open(args.points, encoding="utf-8") as text:

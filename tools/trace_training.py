@@ -2,7 +2,7 @@
 """Times and traces whole eager training iterations of transformers' models under PyTorch on the GPUs of this machine.
 
     tools/trace_training.py --models data/models --out FOLDER [--gpus 1|2] [--only NAME,...] [--points FILE]
-                            [--until SECONDS] [--fake N] [--paced LIBRARY]
+                            [--more FILE] [--until SECONDS] [--fake N] [--paced LIBRARY]
                             [--device cuda|cpu --tiny]
 
 An iteration is forward, the loss as transformers computes it, backward, clip_grad_norm_ where the point says so, AdamW (or
@@ -49,7 +49,7 @@ from measure_host import Probe
 from trace_training_attention import attention_operators
 from trace_training_iteration import Iteration, build
 from trace_training_launches import export_trace, summarize
-from trace_training_models import MODELS, ONE, TWO, at
+from trace_training_models import MODELS, ONE, TWO, add_models, at
 from trace_transformers import Board, routed, synchronize
 
 
@@ -266,6 +266,8 @@ def record_point(held, point, board, machine, args):
 def work(rank, args, begin):
     """One rank's whole recording."""
     args.rank = rank
+    if args.more:
+        add_models(args.more)
     torch.set_num_threads(4)
     if args.device == "cuda":
         torch.cuda.set_device(rank)
@@ -308,6 +310,7 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--points", default="", help="a JSON file of points in place of trace_training_models.py's")
+    parser.add_argument("--more", default="", help="a JSON file of models beside trace_training_models.py's: name: [config, layers kept]")
     parser.add_argument("--only", default="")
     parser.add_argument("--most", type=int, default=1000, help="points")
     parser.add_argument("--seconds", type=float, default=2.2, help="of each point's loop")

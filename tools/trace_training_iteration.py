@@ -1,18 +1,14 @@
 """One training iteration of a model of transformers, as a point of tools/trace_training.py asks for it."""
 import contextlib
-import json
-import os
 
 import torch
 
-from trace_training_models import MODELS
+from trace_training_models import config_of
 
 
 def build(name, args):
     """(model, config) with random weights on the device, fp32 where autocast casts them."""
-    file, layers = MODELS[name]
-    with open(os.path.join(args.models, file), encoding="utf-8") as text:
-        config = json.load(text)
+    config, layers = config_of(name, args.models)
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
     kind = config.pop("model_type")
     for key in ("transformers_version", "pad_token_id", "bos_token_id", "eos_token_id", "cache_implementation"):

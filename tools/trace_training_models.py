@@ -1,4 +1,6 @@
 """What tools/trace_training.py trains: models, and the points that it records on one GPU and on two where it is given no others."""
+import json
+import os
 
 # name: (config file, layers kept). Layers are cut so that a trace stays readable; widths stay.
 MODELS = {
@@ -54,6 +56,21 @@ MODELS = {
     "qwen3-235b-a22b": ("qwen3-235b-a22b.json", 1),
     "gpt-oss-20b": ("gpt-oss-20b.json", 2),
 }
+
+
+def add_models(path):
+    """Models beside these: a JSON file of name: [config, layers kept]."""
+    with open(path, encoding="utf-8") as text:
+        MODELS.update(json.load(text))
+
+
+def config_of(name, folder):
+    """(its config, with all of its layers, and how many of them are kept)"""
+    config, layers = MODELS[name]
+    if isinstance(config, str):
+        with open(os.path.join(folder, config), encoding="utf-8") as text:
+            config = json.load(text)
+    return dict(config), layers
 
 
 def at(model, batch, tokens, **flags):

@@ -161,7 +161,7 @@ ExitCode run_llm(const LlmFlags& f) {
         std::string(word_of(kRuntimeWords, run.runtime)));
   }
   const Llm llm = load_llm(f.asked.model);
-  workload.fused_attention = workload.fused_attention && machine.stack().fuses_attention_of(llm.model_type);
+  settle_attention(llm, machine.stack(), workload);
   workload.overlap = settle_overlap(f.asked.parallel.overlap, llm, workload, machine.stack());
   refuse_idle_flags(f, llm);
   const Bytes capacity = machine.gpu().memory.usable_capacity(), reserve = reserve_of(f.asked.reserve, capacity);

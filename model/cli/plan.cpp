@@ -6,6 +6,7 @@
 #include "model/cli/parallel.hpp"
 #include "model/cli/training.hpp"
 #include "model/plan_search.hpp"
+#include "model/question/question.hpp"
 #include "model/report/several_gpus/plan_report.hpp"
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
@@ -59,7 +60,7 @@ ExitCode run_plan(const PlanFlags& f) {
   workload.phase = f.asked == Asked::decode ? Phase::decode : Phase::prefill;
   workload.fusion = machine.stack().fusion;
   if (f.asked == Asked::train) train(workload, f, machine.stack());
-  workload.fused_attention = workload.fused_attention && machine.stack().fuses_attention_of(llm.model_type);
+  settle_attention(llm, machine.stack(), workload);
   if (workload.parallel.sequence && workload.parallel.attention_data) {
     throw BadInput("--sp: expected it without --attention-dp, which splits the residual stream by sequences");
   }

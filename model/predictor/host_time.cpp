@@ -100,8 +100,7 @@ struct Layers {
       const auto any = [&](auto is) { return std::any_of(first, end, is); };
       const auto repeat = static_cast<double>(segment.repeat);
       (behind ? backward : forward) += repeat;
-      if (!behind && any([](const Node& n) { return std::holds_alternative<GroupedGemm>(n.op); }))
-        experts += repeat;
+      if (!behind && any([](const Node& n) { return std::holds_alternative<GroupedGemm>(n.op); })) experts += repeat;
       if (any([](const Node& n) { return n.again; })) again += repeat;
     }
   }

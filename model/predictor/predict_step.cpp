@@ -1,5 +1,6 @@
 // One step of a model: lower it, price each operator once, add up what repeats, and say where the time went.
 #include <algorithm>
+#include <cmath>
 
 #include "arch/error.hpp"
 #include "arch/fabric/cluster.hpp"
@@ -14,6 +15,7 @@
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
 #include "model/stacks/common/collective_choice.hpp"
+#include "ops/memory/memory.hpp"
 #include "ops/mixer/attention.hpp"
 #include "ops/resolve/ranks.hpp"
 #include "ops/rewrite/rewrite.hpp"
@@ -144,8 +146,20 @@ std::int64_t exchange_sms_of(const Machine& machine) {
   return 0;
 }
 
-Vocabulary vocabulary_of(const Llm& llm) {
+/// Of an update: the input embedding where the head has weights of its own (where it has not, its gradient reaches every
+/// row), and the share of its rows that are no token's. Tokens are taken as drawn at random from the whole vocabulary, and
+/// the same in every iteration: so are those of benchmarks. Training on text comes to fewer such rows, the longer it lasts.
+void add_undrawn_rows(const Llm& llm, const Workload& w, Vocabulary& v) {
+  if (w.phase != Phase::train || llm.tied_embeddings || llm.vocab == 0 || w.parallel.pipeline > 1) return;
+  const double ranks = w.parallel.zero > 0 ? held_params(llm, w).divided_by() : 1;
+  const double rows = static_cast<double>(llm.vocab);
+  v.table = rows * static_cast<double>(llm.hidden) / (ranks * static_cast<double>(w.parallel.tensor));
+  v.undrawn = std::exp(-static_cast<double>(w.batch) * static_cast<double>(w.prompt) / rows);
+}
+
+Vocabulary vocabulary_of(const Llm& llm, const Workload& workload) {
   Vocabulary v{llm.vocab, llm.tied_embeddings, llm.hidden};
+  add_undrawn_rows(llm, workload, v);
   if (llm.main().kinds.empty()) return v;
   const LayerSpec& layer = llm.main().kinds.front();
   v.drops = !layer.keeps_all;
@@ -185,13 +199,13 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
     if (training && stack.trains_eagerly()) train_eagerly(as_the_stack_does);
     lower(llm, as_the_stack_does, out.graph);
     const Workload rank = lowering::rank_workload(as_the_stack_does);
-    if (training) rewrite(out.graph, *training, rank, llm.model_type, vocabulary_of(llm));
+    if (training) rewrite(out.graph, *training, rank, llm.model_type, vocabulary_of(llm, workload));
   } else {
     lower(llm, workload, out.graph);
   }
   share_ports(out.graph, machine);
   if (!train && stack.rewrites && as_it_fuses) {
-    rewrite(out.graph, *stack.rewrites, workload, llm.model_type, vocabulary_of(llm));
+    rewrite(out.graph, *stack.rewrites, workload, llm.model_type, vocabulary_of(llm, workload));
   }
   const bool as_recorded = workload.fusion == stack.fusion && workload.overlap == Overlap::none;
   out.between_steps = between_steps(stack.host, workload);

@@ -49,6 +49,10 @@ void settle_degrees(const ParallelChoice& choice, ParallelPlan& plan) {
                  " = " + digits_of(plan.ranks()));
 }
 
+void settle_attention(const Llm& llm, const Stack& stack, Workload& workload) {
+  workload.fused_attention = workload.fused_attention && stack.fuses_attention_of(llm.model_type);
+}
+
 Overlap settle_overlap(OverlapChoice choice, const Llm& llm, const Workload& workload, const Stack& stack) {
   Workload asked = workload;
   switch (choice) {

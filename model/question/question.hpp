@@ -99,6 +99,8 @@ bool is_of_machine(bool of_op, const std::string& name);
 /// Makes the degrees and --gpus agree: without --tp, tensor ranks are what the other degrees leave. Throws BadInput where
 /// they don't multiply to --gpus.
 void settle_degrees(const ParallelChoice& choice, ParallelPlan& plan);
+/// Takes fused attention back where the stack writes attention out for the model: its memory and launches are others.
+void settle_attention(const Llm& llm, const Stack& stack, Workload& workload);
 /// What of the communication runs beside compute. Throws BadInput where something was asked for that the plan has not.
 Overlap settle_overlap(OverlapChoice choice, const Llm& llm, const Workload& workload, const Stack& stack);
 /// The step that is asked about, of `generate` its prefill, but for what overlaps.

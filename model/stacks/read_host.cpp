@@ -86,21 +86,9 @@ void borrow_host(const JsonValue& host, HostTime& into) {
 }
 
 void refuse_other_keys(const JsonValue& host) {
-  host.refuse_unknown_keys({"each_launch",
-                            "each_further_launch",
-                            "each_layer",
-                            "each_experts_layer",
-                            "narrow_launch",
-                            "each_training_launch",
-                            "training",
-                            "each_step",
-                            "each_prompt",
-                            "each_sequence",
-                            "borrowed_from",
-                            "calls_each_hand_over",
-                            "training_hosts",
-                            "within",
-                            "source"});
+  host.refuse_unknown_keys({"each_launch", "each_further_launch", "each_layer", "each_experts_layer", "narrow_launch",
+                            "each_training_launch", "training", "each_step", "each_prompt", "each_sequence",
+                            "borrowed_from", "calls_each_hand_over", "training_hosts", "within", "source"});
 }
 
 HostTime::Hosts read_training_hosts(const JsonValue& v) {
@@ -151,7 +139,8 @@ HostTime read_host(const JsonValue& root) {
   read("each_sequence", out.each_sequence);
   if (!any) {
     host->fail(
-        "expected one of each_launch, each_training_launch, training, each_step, each_prompt, each_sequence, borrowed_from");
+        "expected one of each_launch, each_training_launch, training, each_step, each_prompt, each_sequence, "
+        "borrowed_from");
   }
   if (host->has("calls_each_hand_over")) {
     const JsonValue calls = host->at("calls_each_hand_over");

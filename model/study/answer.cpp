@@ -109,7 +109,7 @@ void Asker::ask_llm(const LlmQuestion& question, const StackChoice& stack, const
     llm_ = &inputs_.llm(question.model);
     llm_name_ = question.model;
   }
-  workload_.fused_attention = workload_.fused_attention && machine.stack().fuses_attention_of(llm_->model_type);
+  settle_attention(*llm_, machine.stack(), workload_);
   workload_.overlap = settle_overlap(question.parallel.overlap, *llm_, workload_, machine.stack());
   refuse_idle_lengths(question, *llm_);
   const RunOptions run{question.runtime.value_or(machine.stack().runtime)};

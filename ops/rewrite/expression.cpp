@@ -138,6 +138,7 @@ class ExpressionReader {
     };
     static constexpr auto kFunctions = std::to_array<Function>({{"ceil", Kind::ceil, false},
                                                                 {"floor", Kind::floor, false},
+                                                                {"sqrt", Kind::sqrt, false},
                                                                 {"min", Kind::min, true},
                                                                 {"max", Kind::max, true}});
     for (const Function& function : kFunctions) {
@@ -185,6 +186,7 @@ double Expression::operator()(std::span<const double> values) const {
       case Kind::name: stack.at(top++) = values[step.name]; continue;
       case Kind::ceil: stack.at(top - 1) = std::ceil(stack.at(top - 1)); continue;
       case Kind::floor: stack.at(top - 1) = std::floor(stack.at(top - 1)); continue;
+      case Kind::sqrt: stack.at(top - 1) = std::sqrt(stack.at(top - 1)); continue;
       default: break;
     }
     const double right = stack.at(--top);

@@ -14,7 +14,7 @@ namespace plumbline {
 ///   whole   = sum [ ("<" | "<=" | ">" | ">=" | "==" | "!=") sum ]      1 where it holds, else 0
 ///   sum     = product { ("+" | "-") product }
 ///   product = factor { ("*" | "/") factor }
-///   factor  = number | name | "(" whole ")" | ("ceil" | "floor") "(" whole ")" | ("min" | "max") "(" whole "," whole ")"
+///   factor  = number | name | "(" whole ")" | ("ceil" | "floor" | "sqrt") "(" whole ")" | ("min" | "max") "(" whole "," whole ")"
 class Expression {
  public:
   /// Deepest nesting and longest text that is read.
@@ -40,6 +40,7 @@ class Expression {
     divide,
     ceil,
     floor,
+    sqrt,
     min,
     max,
     less,

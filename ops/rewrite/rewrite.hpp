@@ -31,7 +31,9 @@ namespace plumbline {
 ///   width    of the residual stream
 ///   block    elements that share a scale of fp8, where the operator has no key of that name; 0: all of a tensor
 ///   drops    1 where training drops elements, 0 where the model's config switches that off
-inline constexpr std::size_t kStepNames = 14;
+///   table    elements that the rank updates of an input embedding whose weights are not the head's too; else 0
+///   undrawn  share of its rows that no token of the step is
+inline constexpr std::size_t kStepNames = 16;
 
 /// What rules ask of the model.
 struct Vocabulary {
@@ -41,6 +43,10 @@ struct Vocabulary {
   double group = 0;        ///< of query heads
   bool drops = true;
   double rotary = 1;  ///< share of a head's columns that is rotated
+  double table = 0;   ///< elements of an input embedding of its own that the rank updates
+  /// Share of that one's rows which no token of an update is. Such a row has no gradient and, as long as the tokens of all
+  /// updates before were the same or it was not drawn then either, moments of zero.
+  double undrawn = 0;
 };
 
 /// One launch: an operator whose keys are worked out.

@@ -52,6 +52,41 @@ TEST(PytorchTraining, AnOperatorsGradientIsItsLaunches) {
   EXPECT_EQ(count.count("grad_norm"), 0U);
 }
 
+/// 525 million elements of an input embedding of its own, in lists of 21: rows that no token drew have no gradient, and fp32
+/// division of zero takes longer. A tied embedding's rows all have the head's.
+TEST(PytorchTraining, RowsThatNoTokenDrewTakeTheUpdateLonger) {
+  const auto step_of = [](const char* model, Optimizer optimizer) {
+    Workload w = training(1, 2048);
+    w.training.optimizer = optimizer;
+    return predict(load_llm(model), w, h200("hf-sdpa"), RunOptions{Runtime::eager});
+  };
+  const auto time = [](const StepPrediction& step, std::string_view name) {
+    for (const NodePrediction& n : step.nodes) {
+      if (n.node->name == name) return n.op.time;
+    }
+    return Seconds{};
+  };
+  const StepPrediction lists = step_of("llama-3.1-8b", Optimizer::adamw);
+  EXPECT_EQ(executions(lists).at("adamw.step_undrawn"), 25);
+  EXPECT_EQ(executions(lists).at("adamw.step_partly_undrawn"), 1);
+  EXPECT_GT(time(lists, "adamw.scale_undrawn") / time(lists, "adamw.scale"), 1.6);
+  const StepPrediction fused = step_of("llama-3.1-8b", Optimizer::adamw_fused);
+  EXPECT_GT(time(fused, "adamw_fused.fused_undrawn") / time(fused, "adamw_fused.fused"), 1.5);
+  EXPECT_EQ(executions(step_of("llama-3.2-1b", Optimizer::adamw)).count("adamw.step_undrawn"), 0U);
+}
+
+/// Hooks put away what autograd would keep, and the forward pass goes through Python a second time.
+TEST(PytorchTraining, RecomputationTakesTheHostLonger) {
+  Workload w = training(1, 64);
+  const Llm llama = load_llm("llama-3.2-1b");
+  const Seconds plain = predict(llama, w, h200("hf-sdpa"), RunOptions{Runtime::eager}).latency;
+  w.training.recompute = Recompute::full;
+  const StepPrediction again = predict(llama, w, h200("hf-sdpa"), RunOptions{Runtime::eager});
+  EXPECT_TRUE(again.waits_for_host);
+  EXPECT_GT(again.latency / plain, 1.5);
+  EXPECT_LT(again.latency / plain, 2.2);
+}
+
 /// Counted in the traces: a norm of each tensor over lists of 320 parts, and all gradients times one number; under
 /// autocast each of the 113 matrices is cast once and its gradient is cast back.
 TEST(PytorchTraining, ClippingAndCastsAreLaunches) {

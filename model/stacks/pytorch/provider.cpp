@@ -117,7 +117,7 @@ class PyTorch final : public Provider {
 
   static bool answer_grouped(const GroupedGemm& shape, const Question& q, Answer& out) {
     const GroupedMm task = grouped_mm_task(shape, q.rates);
-    if (shape.wgrad || !has_grouped_mm(task.task, q.rates)) return false;
+    if (shape.accumulate || !has_grouped_mm(task, q.rates)) return false;
     const FamilyScalars& family = q.families[kGroupedMm];
     const GemmChoice choice = plan_grouped_mm(task, q.rates, family, q.cache);
     out.sign(family);

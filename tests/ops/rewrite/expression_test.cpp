@@ -39,6 +39,7 @@ TEST(Expression, IsWorkedOut) {
   EXPECT_EQ(worked_out("ceil(rows*cols/1024)"), 2800);
   EXPECT_EQ(worked_out("ceil(rows/512)"), 2);
   EXPECT_EQ(worked_out("floor(rows/512)"), 1);
+  EXPECT_EQ(worked_out("sqrt(16)*3"), 12);
   EXPECT_EQ(worked_out("min(rows, 132) + max(w, 4)"), 136);
   EXPECT_EQ(worked_out(" 4 "), 4);
   EXPECT_EQ(worked_out("1.5e3"), 1500);

@@ -12,19 +12,12 @@
 #include "model/stacks/own/row_kernels.hpp"
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
-#include "tests/support/planners.hpp"
+#include "tests/support/own_h200.hpp"
 
 namespace plumbline::own_training_test {
 namespace {
 
 using namespace testing_support;
-
-const Machine& h200() {
-  static const Machine machine = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
-  return machine;
-}
-
-RowKernel kernel_of(const Op& op) { return row_kernel(op, work(op), *h200().rates().counts, h200().rates().gpu); }
 
 /// CTAs and threads behind "ctas=4x128 threads=256".
 std::pair<std::int64_t, std::int64_t> launched(const std::string& kernel) {
@@ -34,7 +27,7 @@ std::pair<std::int64_t, std::int64_t> launched(const std::string& kernel) {
   return {x * y, threads};
 }
 
-/// What is priced is what was launched, to the CTA: 203 recorded launches (zeros are another provider's).
+/// What is priced is what was launched, to the CTA: 202 recorded launches (zeros are another provider's).
 TEST(OwnTraining, PlansAreTheRecordedLaunches) {
   int seen = 0;
   for (const char* side : {"train", "heldout"}) {
@@ -48,7 +41,7 @@ TEST(OwnTraining, PlansAreTheRecordedLaunches) {
       const auto fields = reader.fields();
       if (fields[op_at] == "custom") continue;
       const Op op = parse_op(fields[op_at], fields[type], fields[shape]);
-      const KernelPlan plan = kernel_of(op).plan;
+      const KernelPlan plan = row_kernel_of(op).plan;
       const auto [ctas, threads] = launched(std::string(fields[kernel]));
       EXPECT_EQ(plan.ctas, ctas) << fields[op_at] << ' ' << fields[shape];
       EXPECT_EQ(plan.threads, threads) << fields[op_at] << ' ' << fields[shape];
@@ -61,27 +54,27 @@ TEST(OwnTraining, PlansAreTheRecordedLaunches) {
 /// 8192 rows of 2048 columns: 256 vectors are two for each of 128 threads, so that a CTA has four rows at a time and 132
 /// CTAs go through 8192 / 528 of them. rmsnorm's rows of 1024 columns lie two CTAs an SM, layernorm's one.
 TEST(OwnTraining, NormsStayAndTakeRowsInTurn) {
-  const RowKernel k = kernel_of(Rowwise{RowwiseKind::rmsnorm_backward, 8192, 2048});
+  const RowKernel k = row_kernel_of(Rowwise{RowwiseKind::rmsnorm_backward, 8192, 2048});
   EXPECT_EQ(k.plan.ctas, 132);
   EXPECT_DOUBLE_EQ(k.stay_turns, 8192.0 / 528);
   EXPECT_DOUBLE_EQ(k.end_adds, 132.0 * 2048);
-  EXPECT_EQ(kernel_of(Rowwise{RowwiseKind::rmsnorm_backward, 8192, 1024}).plan.ctas_per_sm, 2);
-  const RowKernel layer = kernel_of(Rowwise{RowwiseKind::layernorm_backward, 8192, 1024});
+  EXPECT_EQ(row_kernel_of(Rowwise{RowwiseKind::rmsnorm_backward, 8192, 1024}).plan.ctas_per_sm, 2);
+  const RowKernel layer = row_kernel_of(Rowwise{RowwiseKind::layernorm_backward, 8192, 1024});
   EXPECT_EQ(layer.plan.ctas_per_sm, 1);
   EXPECT_DOUBLE_EQ(layer.end_adds, 2 * 132.0 * 1024) << "of gamma and of beta";
 }
 
 /// Four vectors a thread: nothing is fetched ahead, and layernorm's registers spill.
 TEST(OwnTraining, WideRowsFetchNothingAhead) {
-  const RowKernel wide = kernel_of(Rowwise{RowwiseKind::layernorm_backward, 4096, 12288});
+  const RowKernel wide = row_kernel_of(Rowwise{RowwiseKind::layernorm_backward, 4096, 12288});
   EXPECT_GT(wide.turn_loads, 1);
   EXPECT_GT(wide.spilled, 0);
-  EXPECT_EQ(kernel_of(Rowwise{RowwiseKind::layernorm_backward, 4096, 8192}).spilled, 0);
+  EXPECT_EQ(row_kernel_of(Rowwise{RowwiseKind::layernorm_backward, 4096, 8192}).spilled, 0);
 }
 
 /// 1056 CTAs are asked for, eight an SM, of which registers leave room for five: a second wave.
 TEST(OwnTraining, SumsOfColumnsTakeTwoWaves) {
-  const RowKernel k = kernel_of(Rowwise{RowwiseKind::sum_columns, 65536, 1024});
+  const RowKernel k = row_kernel_of(Rowwise{RowwiseKind::sum_columns, 65536, 1024});
   EXPECT_EQ(k.plan.ctas, 4 * 264);
   EXPECT_EQ(k.plan.ctas_per_sm, 5);
   EXPECT_DOUBLE_EQ(k.rounds, 2);
@@ -90,11 +83,11 @@ TEST(OwnTraining, SumsOfColumnsTakeTwoWaves) {
 /// The fused loss is the two kernels and the sum of their losses, and takes what they take.
 TEST(OwnTraining, TheFusedLossIsItsKernels) {
   const Rowwise fused{RowwiseKind::cross_entropy_fused, 8192, 128256};
-  const OpPrediction all = predict(Op(fused), h200());
+  const OpPrediction all = predict(Op(fused), own_h200());
   EXPECT_EQ(all.launch_count, 3);
-  Seconds parts = predict(Op(Scan{ScanKind::sum_all, 8192}), h200()).time;
+  Seconds parts = predict(Op(Scan{ScanKind::sum_all, 8192}), own_h200()).time;
   for (const RowwiseKind kind : {RowwiseKind::cross_entropy, RowwiseKind::cross_entropy_backward}) {
-    parts += predict(Op(Rowwise{kind, 8192, 128256}), h200()).time;
+    parts += predict(Op(Rowwise{kind, 8192, 128256}), own_h200()).time;
   }
   EXPECT_NEAR(all.time / parts, 1, 1e-9);
 }
@@ -102,7 +95,7 @@ TEST(OwnTraining, TheFusedLossIsItsKernels) {
 /// Rows that meet are fetched once; each addition takes L2's time all the same.
 TEST(OwnTraining, AdditionsTakeL2sTimeHoweverFewRowsTheyMeetIn) {
   const Op apart = EmbeddingBackward{16384, 2048, 0}, met = EmbeddingBackward{16384, 2048, 100};
-  const OpPrediction spread = predict(apart, h200()), few = predict(met, h200());
+  const OpPrediction spread = predict(apart, own_h200()), few = predict(met, own_h200());
   EXPECT_LT(few.time, spread.time);
   EXPECT_GT(few.time, 0.5 * spread.time);
   EXPECT_LT(few.dram_write, 0.01 * spread.dram_write);
@@ -112,13 +105,13 @@ TEST(OwnTraining, AdditionsTakeL2sTimeHoweverFewRowsTheyMeetIn) {
 TEST(OwnTraining, AnL2ThatWasReadThroughSavesWhatIsLeftInIt) {
   for (const Op& op : {Op(Rowwise{RowwiseKind::gelu_backward, 8192, 8192}), Op(EmbeddingBackward{8192, 2048, 128256}),
                        Op(Rowwise{RowwiseKind::rmsnorm_backward, 8192, 4096})}) {
-    const OpPrediction between = predict(op, h200()), alone = predict(op, h200(), {.read_through = true});
+    const OpPrediction between = predict(op, own_h200()), alone = predict(op, own_h200(), {.read_through = true});
     EXPECT_LT(alone.time, between.time) << op_name(op);
-    EXPECT_LE(between.dram_write - alone.dram_write, h200().rates().l2_capacity) << op_name(op);
+    EXPECT_LE(between.dram_write - alone.dram_write, own_h200().rates().l2_capacity) << op_name(op);
     EXPECT_EQ(between.dram_read, alone.dram_read) << op_name(op);
   }
   const Op reads = Rowwise{RowwiseKind::cross_entropy_backward, 1, 8};
-  EXPECT_GE(predict(reads, h200(), {.read_through = true}).dram_write, Bytes{});
+  EXPECT_GE(predict(reads, own_h200(), {.read_through = true}).dram_write, Bytes{});
 }
 
 /// More rows are never faster.
@@ -129,8 +122,8 @@ RC_GTEST_PROP(OwnTraining, TwiceTheRowsAreNeverFaster, ()) {
                         RowwiseKind::gelu_backward);
   const auto rows = *rc::gen::inRange<std::int64_t>(1, 40000);
   const auto cols = *rc::gen::inRange<std::int64_t>(1, 16384);
-  const Seconds once = predict(Op(Rowwise{kind, rows, cols}), h200()).time,
-                twice = predict(Op(Rowwise{kind, 2 * rows, cols}), h200()).time;
+  const Seconds once = predict(Op(Rowwise{kind, rows, cols}), own_h200()).time,
+                twice = predict(Op(Rowwise{kind, 2 * rows, cols}), own_h200()).time;
   RC_ASSERT(twice >= once * (1 - 1e-9));
 }
 
