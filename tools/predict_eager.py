@@ -2,14 +2,20 @@
 """Predicts PyTorch's eager training iterations by group of kernels, and holds them against what tools/trace_training.py recorded.
 
     tools/predict_eager.py --points POINTS.json [--more MODELS.json] [--out PREDICTED.jsonl]    predicts
-    tools/predict_eager.py --steps steps.jsonl --traces traces.jsonl.gz [--predicted FILE]  compares, with a file's predictions or new ones
+    tools/predict_eager.py --steps STEPS.jsonl ... [--traces TRACES.jsonl.gz ...] [--predicted FILE ...]
+                                                    compares, with those files' predictions or new ones
+    tools/predict_eager.py --recorded               compares all that was recorded on one and two H200, but for rehearsals
 
 POINTS.json is what trace_training.py takes: lists of model, batch, tokens and an object of what differs. A line of
 PREDICTED.jsonl: point, layers, wall_us, watts, sm_MHz, peak_bytes, groups_us (of the traced iteration: element_wise, matrix, attention, loss,
-reductions, optimizer, experts). A comparison prints 100 ln(predicted / measured), of groups that take 5 % of the GPU's time or more. Build predict-model first.
+reductions, optimizer, experts). A comparison prints 100 ln(predicted / measured), of groups that take 5 % of the GPU's time or more;
+at its end, of each file and of all, how many lie in their bands and half the width of those in ln. With `--hosts` each point whose
+record has its host's narrow launches is predicted by `--host` of their mean, of the slower rank's. Build predict-model first.
 """
 import argparse
 import collections
+import concurrent.futures
+import glob
 import gzip
 import json
 import math
@@ -26,9 +32,14 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor"}
 
 
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce")
+
+
 def group_of(name, op, phase):
     """A predicted launch's group, as convert_training_traces.group_of() counts a traced one."""
     part = name.split(".", 1)[1] if "." in name else name
+    if op in COLLECTIVES:
+        return "network"
     if phase == "update":
         return "optimizer"
     if name.startswith("loss_"):
@@ -49,6 +60,7 @@ def group_of(name, op, phase):
 
 def config_of(point):
     config, layers = trace_training_models.config_of(point["model"], os.path.join(ROOT, "data", "models"))
+    layers = point.get("layers", layers)
     for key in ("num_hidden_layers", "n_layer"):
         if key in config:
             depth, config[key] = config[key], layers
@@ -72,13 +84,17 @@ def replicas_of(point):
     return flags + (["--grad-dtype", "fp32"] if point.get("masters") else [])
 
 
-def predict(program, point, gpu, host_us=0):
-    config, layers = config_of(point)
+def stack_of(point):
+    return "hf-eager" if point.get("attention") == "eager" else "hf-sdpa"
+
+
+def ask(program, point, gpu, host_us=0, stack=""):
+    """(What predict-model says of the point or nothing, its complaint). `stack`: a file in place of the usual one."""
+    config, _ = config_of(point)
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(config, file)
         file.flush()
-        stack = "hf-eager" if point.get("attention") == "eager" else "hf-sdpa"
-        command = [program, "llm", "--model", file.name, "--gpu", gpu, "--phase", "train", "--stack", stack,
+        command = [program, "llm", "--model", file.name, "--gpu", gpu, "--phase", "train", "--stack", stack or stack_of(point),
                    "--prompt", str(point["tokens"]), "--optimizer", OPTIMIZERS[point.get("optimizer", "foreach")], "--format", "json"]
         command += replicas_of(point) + (["--host", f"{host_us}us"] if host_us else [])
         command += ["--clip", "norm"] if point.get("clip") else []
@@ -86,10 +102,15 @@ def predict(program, point, gpu, host_us=0):
         command += ["--grad-dtype", "fp32"] if point.get("autocast") or point.get("tf32") else []
         command += ["--dtype", "tf32"] if point.get("tf32") else ["--dtype", point["dtype"]] if point.get("dtype") else []
         run = subprocess.run(command, capture_output=True, text=True)
-    line = {"point": point, "layers": layers}
-    if not run.stdout:
-        return {**line, "error": re.sub(r"/\S*/", "", run.stderr.strip())[:200]}
-    step, groups = json.loads(run.stdout), collections.Counter()
+    return json.loads(run.stdout) if run.stdout else None, re.sub(r"/\S*/", "", run.stderr.strip())[:200]
+
+
+def predict(program, point, gpu, host_us=0):
+    line = {"point": point, "layers": config_of(point)[1]}
+    step, complaint = ask(program, point, gpu, host_us)
+    if not step:
+        return {**line, "error": complaint}
+    groups = collections.Counter()
     for op in step["ops"]:
         groups[group_of(op["name"], op["op"], op["pass"])] += op["kernel_s"] * op["count"] * 1e6
     return {**line, "wall_us": round(step["latency_s"] * 1e6, 1), "low_us": round(step["latency_low_s"] * 1e6, 1),
@@ -101,41 +122,92 @@ def error(predicted, measured):
     return 100 * math.log(predicted / measured) if predicted > 0 and measured else math.nan
 
 
+KEYS = {"optimizer": "foreach", "clip": False, "recompute": False, "autocast": False, "no_dropout": False, "tf32": False, "attention": "sdpa",
+        "dtype": None, "spread": "none", "accumulate": 1, "keep": False, "masters": False, "view": False}
+
+
 def key_of(r):
-    return json.dumps([r["model"], r["batch"], r["tokens"], r.get("optimizer", "foreach"), r.get("clip", False), r.get("recompute", False),
-                       r.get("autocast", False), r.get("no_dropout"), r.get("tf32"), r.get("attention", "sdpa"), r.get("dtype")])
+    """What tells one point of a file from another: model, sizes and all that differs."""
+    return json.dumps([r["model"], r["batch"], r["tokens"]] + [r.get(name) or usual for name, usual in KEYS.items()])
 
 
-def compare(steps, traces, predictions):
-    times, peaks, powers, by_group = [], [], [], collections.defaultdict(list)
-    for record in steps:
-        key = key_of(record)
-        p, trace = predictions[key], traces.get(key)
-        if "error" in record or "error" in p:
-            print(f"{record['model']:20s} {record['batch']}x{record['tokens']} {record.get('error', '')} {p.get('error', '')}")
-            continue
-        watts = record.get("power", {}).get("watts") or record["watts"]
-        errors = [error(p["wall_us"], record["wall_us"][0]), error(p["watts"], watts or math.nan),
-                  error(p["peak_bytes"], record["memory"]["max_allocated"])]
-        for kept, value in zip((times, powers, peaks), errors):
-            kept.append(abs(value))
-        parts = []
-        if trace:
-            measured = convert_training_traces.times_by_group(trace)
-            for name, (us, _) in measured.items():
-                if us >= 0.05 * trace["busy_us"] and name != "other":
-                    off = error(p["groups_us"].get(name, 0), us)
-                    by_group[name].append(abs(off))
-                    parts.append(f"{name} {off:+.1f} ({us / trace['busy_us']:.0%})")
-        flags = ",".join(f"{k}" if v is True else f"{v}" for k, v in record.items()
-                         if k in ("optimizer", "clip", "recompute", "autocast", "no_dropout", "tf32", "dtype") and v and v != "foreach")
-        inside = "" if p.get("low_us", 0) <= record["wall_us"][0] <= p.get("high_us", 1e30) else " OUT"
-        print(f"{record['model']:18s} {record['batch']}x{record['tokens']} {flags:14s} time {errors[0]:+5.1f}{inside} W {errors[1]:+5.1f} memory {errors[2]:+6.2f} | "
-              + " ".join(parts))
-    for name, values in [("time", times), ("power", powers), ("memory", peaks)] + sorted(by_group.items()):
-        kept = [v for v in values if not math.isnan(v)]
+def flags_of(r):
+    return ",".join(name if r[name] is True else f"{name}={r[name]}" if name == "accumulate" else str(r[name])
+                    for name, usual in KEYS.items() if r.get(name) and r[name] != usual)
+
+
+def groups_off(p, trace):
+    """Errors of the groups that take 5 % of the GPU's time or more, with their shares."""
+    found = {}
+    for name, (us, _) in (convert_training_traces.times_by_group(trace) if trace else {}).items():
+        if us >= 0.05 * trace["busy_us"] and name not in ("other", "network"):  # NCCL's kernels wait for one another
+            found[name] = error(p["groups_us"].get(name, 0), us), us / trace["busy_us"]
+    return found
+
+
+def compare_point(record, p, trace):
+    """Prints a line; {what: error}, whether the time lies in the band, half the band's width."""
+    watts = (record.get("power") or {}).get("watts") or record["watts"]
+    wall = record["wall_us"][0]
+    errors = {"time": error(p["wall_us"], wall), "power": error(p["watts"], watts or math.nan),
+              "memory": error(p["peak_bytes"], record["memory"]["max_allocated"])}
+    low, high = p.get("low_us", 0), p.get("high_us", math.inf)
+    groups = groups_off(p, trace)
+    print(f"{record['model']:18s} {record['batch']}x{record['tokens']} {flags_of(record):14s} time {errors['time']:+5.1f}"
+          f"{'' if low <= wall <= high else ' OUT'} W {errors['power']:+5.1f} memory {errors['memory']:+6.2f} | "
+          + " ".join(f"{name} {off:+.1f} ({share:.0%})" for name, (off, share) in groups.items()))
+    return {**errors, **{name: off for name, (off, _) in groups.items()}}, low <= wall <= high, math.log(high / low) / 2 if low else math.nan
+
+
+def summarize(title, compared):
+    print(title)
+    by_name = collections.defaultdict(list)
+    for errors, _, _ in compared:
+        for name, off in errors.items():
+            by_name[name].append(off)
+    for name, offs in by_name.items():
+        kept = [off for off in offs if not math.isnan(off)]
         if kept:
-            print(f"{name:14s} {len(kept):3d}  median {statistics.median(kept):5.2f}  worst {max(kept):5.2f}")
+            sizes = [abs(off) for off in kept]
+            print(f"  {name:14s} {len(kept):3d}  median {statistics.median(sizes):5.2f}  mean {statistics.mean(sizes):5.2f}  "
+                  f"worst {max(sizes):5.2f}  bias {statistics.mean(kept):+5.2f}")
+    widths = [width for _, _, width in compared if not math.isnan(width)]
+    if widths:
+        inside = sum(lies for _, lies, _ in compared)
+        print(f"  in their bands {inside} of {len(compared)}, half of whose width is {statistics.mean(widths):.3f} in the mean")
+
+
+def lines_of(path):
+    with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="utf-8") as text:
+        yield from map(json.loads, text)
+
+
+def host_of(record):
+    """The mean of the narrow launches taken beside a point, of the slower rank; 0: none were taken."""
+    taken = [each["host_us"] for each in record.get("ranks", []) if each.get("host_us")] or [record.get("host_us") or []]
+    return max((statistics.mean(each) for each in taken if each), default=0)
+
+
+def compare(args):
+    everything = []
+    for steps in args.steps:
+        records = [r for r in lines_of(steps) if "wall_us" in r]
+        wanted = args.traces or glob.glob(re.sub(r"steps([^/]*)\.jsonl$", r"traces\1.jsonl.gz", steps))
+        traces = {key_of(r): r for path in wanted for r in lines_of(path)}
+        predicted = {key_of(p["point"]): p for path in args.predicted for p in lines_of(path)}
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+            found = list(pool.map(lambda r: predicted.get(key_of(r), {"error": "not predicted"}) if predicted else
+                                  predict(args.predict, r, args.gpu, host_of(r) if args.hosts else 0), records))
+        compared = []
+        for record, p in zip(records, found):
+            if "error" in p:
+                print(f"{record['model']:18s} {record['batch']}x{record['tokens']} {p['error']}")
+            else:
+                compared.append(compare_point(record, p, traces.get(key_of(record))))
+        summarize(os.path.basename(steps), compared)
+        everything += compared
+    if len(args.steps) > 1:
+        summarize("all", everything)
 
 
 def main():
@@ -145,9 +217,12 @@ def main():
     parser.add_argument("--points", default="")
     parser.add_argument("--more", default="")
     parser.add_argument("--out", default="")
-    parser.add_argument("--steps", default="")
-    parser.add_argument("--traces", default="")
-    parser.add_argument("--predicted", default="")
+    parser.add_argument("--steps", nargs="+", default=[])
+    parser.add_argument("--traces", nargs="+", default=[])
+    parser.add_argument("--predicted", nargs="+", default=[])
+    parser.add_argument("--recorded", action="store_true")
+    parser.add_argument("--hosts", action="store_true")
+    parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     if args.more:
         trace_training_models.add_models(args.more)
@@ -161,19 +236,10 @@ def main():
             with open(args.out, "w", encoding="utf-8") as out:
                 out.writelines(json.dumps(line) + "\n" for line in lines)
         return
-    with open(args.steps, encoding="utf-8") as text:
-        steps = [json.loads(line) for line in text]
-    with gzip.open(args.traces, "rt", encoding="utf-8") as text:
-        traces = {}
-        for line in text:
-            record = json.loads(line)
-            traces[key_of(record)] = record
-    if args.predicted:
-        with open(args.predicted, encoding="utf-8") as text:
-            predictions = {key_of(line["point"]): line for line in map(json.loads, text)}
-    else:
-        predictions = {key_of(record): predict(args.predict, record, args.gpu) for record in steps}
-    compare(steps, traces, predictions)
+    if args.recorded:
+        folder = os.path.join(ROOT, "data", "measurements", "h200", "pytorch_training")
+        args.steps = sorted(path for path in glob.glob(os.path.join(folder, "*steps*.jsonl")) if not path.endswith("fake.steps.jsonl"))
+    compare(args)
 
 
 if __name__ == "__main__":

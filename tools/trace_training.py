@@ -250,7 +250,7 @@ class Lines:
 
 def record_point(held, point, board, machine, args):
     """(line of steps.jsonl, file of its trace or nothing)"""
-    record, trace = {**point, "layers": 2 if args.tiny else MODELS[point["model"]][1], "gpus": args.gpus,
+    record, trace = {**point, "layers": args.tiny or MODELS[point["model"]][1], "gpus": args.gpus,
                      **({"fake": args.fake} if args.fake else {}), "machine": machine}, None
     try:
         more, trace = run_point(held, point, board, args)
@@ -321,7 +321,7 @@ def main():
     parser.add_argument("--paced", default="", help="the library of tools/paced_exchange.cu")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--port", type=int, default=29511)
-    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--tiny", action="store_const", const=2, default=0, help="narrow models of two layers")
     args = parser.parse_args()
     args.autocast = False
     begin = [time.perf_counter()]

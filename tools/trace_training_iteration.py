@@ -18,7 +18,7 @@ def build(name, args):
     small = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "num_attention_heads": 4, "n_head": 4,
              "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 512, "num_local_experts": 8} if args.tiny else {}
     for key in ("num_hidden_layers", "n_layer"):
-        small[key] = 2 if args.tiny else layers
+        small[key] = args.tiny or layers
     depth = next((config[key] for key in ("num_hidden_layers", "n_layer") if key in config), None)
     for key, value in config.items():  # lists that say something of each layer
         if isinstance(value, list) and len(value) == depth:

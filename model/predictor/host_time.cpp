@@ -50,11 +50,6 @@ Seconds time_of_layers(const Graph& graph, const HostTime& own) {
                  "{\"borrowed_from\": \"hf-sdpa\", ...} in it, or --runtime stream");
 }
 
-/// What fully_shard's hooks do, by its parts: gathering for the forward pass, for the backward pass, and summing gradients,
-/// which the last of the micro-batches does. (Least times of iterations of PyTorch 2.11 on a CPU that have next to no work:
-/// Llama of 16 layers, gpt2 and bert of 12, with and without reshard_after_forward, beside the same unsharded.)
-constexpr double kGathersForward = 0.47, kGathersBackward = 0.24, kSums = 0.29;
-
 /// The parts of a micro-batch in the order in which the host issues them: what is in front of the layers (a root unit's
 /// gather, the embedding), the layers, what is behind them (head, loss), and in the backward pass the other way round.
 enum Part : std::size_t {
@@ -87,21 +82,52 @@ struct HostAndGpu {
 
 Seconds sum(const std::array<Seconds, kParts>& parts) { return std::accumulate(parts.begin(), parts.end(), Seconds{}); }
 
-void add_time_of_tensors(HostAndGpu& step, const Graph& graph, const HostTime& own) {
+/// Of the model's layers, their gradient or what replicas exchange for them.
+bool is_layers(const Graph& graph, const Segment& segment) {
+  return segment.layers || (segment.forward >= 0 && graph.segments[static_cast<std::size_t>(segment.forward)].layers);
+}
+
+/// Layers of a pass, executions of all micro-batches; those with experts; those whose forward pass is computed again.
+struct Layers {
+  double forward = 0, experts = 0, backward = 0, again = 0;
+
+  explicit Layers(const Graph& graph) {
+    bool behind = false;  // the forward pass, where exchanges of layers between replicas are the gradient of nothing
+    for (const Segment& segment : graph.segments) {
+      behind = behind || segment.forward >= 0;
+      if (!is_layers(graph, segment) || (behind && segment.forward < 0)) continue;
+      const auto first = graph.nodes.begin() + segment.first, end = first + segment.size;
+      const auto any = [&](auto is) { return std::any_of(first, end, is); };
+      const auto repeat = static_cast<double>(segment.repeat);
+      (behind ? backward : forward) += repeat;
+      if (!behind && any([](const Node& n) { return std::holds_alternative<GroupedGemm>(n.op); })) experts += repeat;
+      if (any([](const Node& n) { return n.again; })) again += repeat;
+    }
+  }
+};
+
+/// What the host of an iteration takes beside its calls, in launches of the narrow model.
+void add_time_beside_calls(HostAndGpu& step, const Graph& graph, const TrainingHost& own) {
   const EagerParameters& eager = graph.eager;
+  const Layers layers(graph);
+  const Seconds launch = own.narrow_launch;
+  const double again = own.forward_layer + own.again_layer;
+  step.host[kForwardLayers] += (layers.forward * own.forward_layer + layers.experts * own.experts_layer) * launch;
+  step.host[kForwardLayers] += layers.again * own.kept_layer * launch;
+  step.host[kBackwardLayers] += (layers.backward * own.backward_layer + layers.again * again) * launch;
   const auto tensors = static_cast<double>(eager.tensors), units = static_cast<double>(eager.sharded_units);
+  const double walks = std::max(eager.walks, 1), lists = std::max(eager.lists, eager.walks);
   if (units == 0) {
-    if (eager.replicas) step.host[kBackwardLayers] += tensors * own.each_summed_tensor;
-    step.update = tensors * own.each_updated_tensor;
+    if (eager.replicas) step.host[kBackwardLayers] += tensors * own.summed_tensor * launch;
+    step.update = tensors * (walks * own.walked_tensor + lists * own.listed_tensor) * launch;
     return;
   }
-  const Seconds hooks = units * own.each_sharded_unit + tensors * own.each_sharded_tensor;
   const auto passes = static_cast<double>(graph.pipeline.micro_batches);
-  const Seconds root = passes * kGathersForward * own.each_sharded_unit;
-  step.host[kForwardFront] += root;
-  step.host[kForwardLayers] += passes * kGathersForward * hooks - root;
-  step.host[kBackwardLayers] += (kSums + (eager.gathers_again ? passes * kGathersBackward : 0)) * hooks;
-  step.update = tensors * own.each_updated_shard;
+  step.host[kForwardFront] += passes * own.gathered_unit * launch;
+  step.host[kForwardLayers] += passes * (units - 1) * own.gathered_unit * launch;
+  const double gathered_again = eager.gathers_again ? passes * own.gathered_again_unit : 0;
+  step.host[kBackwardLayers] += units * (gathered_again + own.summed_unit) * launch;
+  step.update = tensors * (walks * own.walked_shard + lists * own.listed_shard) * launch;
 }
 
 /// The last sums of gradients that no pass hides.
@@ -130,7 +156,7 @@ struct Places {
   Part part(const Graph& graph, const Node& node) const {
     const Segment& segment = graph.segments[static_cast<std::size_t>(node.segment)];
     const bool forward = node.pass == Pass::forward;
-    if (segment.layers) return forward ? kForwardLayers : kBackwardLayers;
+    if (is_layers(graph, segment)) return forward ? kForwardLayers : kBackwardLayers;
     if (between_replicas(graph, node)) return forward ? kForwardFront : segment.once ? kBackwardFront : kBackwardEnd;
     const bool front = (forward ? node.segment : segment.forward) < layers;
     if (forward) return front ? kForwardFront : kForwardEnd;
@@ -142,38 +168,26 @@ bool travels_beside(const Graph& graph, const Node& node) {
   return graph.exposed_apart && (node.role == NodeRole::beside_forward || node.role == NodeRole::beside_backward);
 }
 
-/// Of a call in training: one of the forward pass goes through Python's modules, one of the backward pass through autograd's
-/// threads alone, and takes the host 1/1.2 of it (median of 35 iterations whose phases were timed on the host, `issue_us` of
-/// data/measurements/h200/pytorch_training's third and two.third, and of 73 under the profiler); of the backward pass there
-/// are twice as many, so that a call of both takes the mean.
+/// What a call takes, and a launch more that a library makes in it.
+struct CallTimes {
+  Seconds call, further;
+};
+
+/// Of a stack whose file says nothing of an iteration's phases a call of the forward pass, which goes through Python's
+/// modules, takes 1.2 times what one of the backward pass does, of which there are twice as many (median of 35 iterations
+/// whose phases were timed on the host, `issue_us` of data/measurements/h200/pytorch_training's third and two.third).
 constexpr double kForwardCall = 1.125, kBackwardCall = 0.9375;
 
-/// What is computed again goes through Python's modules once more.
-double kind_of_call(const Node& node) {
-  return node.pass == Pass::forward || node.again ? kForwardCall : kBackwardCall;
-}
-
-/// Of what hooks of torch.utils.checkpoint do for a layer (without reentrant autograd, as transformers asks for it) the forward
-/// pass's part; the rest is of the pass that computes the layer again and of its gradients. (Llama and gpt2 of 16 layers of 64
-/// columns, with and without: on a CPU 0.36 and 0.42 of 1.46 and 1.19 ms a layer, beside an H200 once, 0.66 of 1.9 ms:
-/// data/measurements/h200/pytorch_training/single.jsonl.)
-constexpr double kHooksForward = 0.5;
-
-void add_checkpoints(HostAndGpu& step, const Graph& graph, const HostTime& own) {
-  double layers = 0;
-  for (const Segment& segment : graph.segments) {
-    if (segment.forward < 0 || !graph.segments[static_cast<std::size_t>(segment.forward)].layers) continue;
-    const auto first = graph.nodes.begin() + segment.first;
-    const bool again = std::any_of(first, first + segment.size, [](const Node& node) { return node.again; });
-    if (again) layers += static_cast<double>(segment.repeat);
+CallTimes call_times(const HostTime& own, const Node& node, bool trains) {
+  const bool forward = node.pass == Pass::forward || node.again;
+  const TrainingHost& training = own.training;
+  if (trains && training.narrow_launch > Seconds{}) {
+    const double call = forward ? training.forward_call : training.backward_call;
+    return {call * training.narrow_launch, training.further_launch * training.narrow_launch};
   }
-  const Seconds hooks = layers * own.each_recomputed_layer;
-  step.host[kForwardLayers] += kHooksForward * hooks;
-  step.host[kBackwardLayers] += (1 - kHooksForward) * hooks;
-}
-
-Seconds each_call(const HostTime& own, bool trains) {
-  return trains && own.each_training_launch > Seconds{} ? own.each_training_launch : own.each_launch;
+  const Seconds mean = trains && own.each_training_launch > Seconds{} ? own.each_training_launch : own.each_launch;
+  const Seconds further = own.each_further_launch > Seconds{} ? own.each_further_launch : mean;
+  return {(!trains ? 1.0 : node.pass == Pass::forward ? kForwardCall : kBackwardCall) * mean, further};
 }
 
 /// The mean of the largest of `count` numbers of the normal distribution: 0.56 of two, 1.42 of eight.
@@ -202,10 +216,7 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
   const HostTime& own = machine.stack().host;
   HostAndGpu out;
   out.trains = trains(step);
-  const Seconds mean = each_call(own, out.trains);
-  const Seconds further = own.each_further_launch > Seconds{} ? own.each_further_launch : mean;
   const Places places(step.graph);
-  add_checkpoints(out, step.graph, own);
   for (const NodePrediction& n : step.nodes) {
     const auto count = static_cast<double>(n.node->count);
     const Seconds time = count * (n.op.time + runtime_gap(n.op, machine.rates(), Runtime::eager));
@@ -218,8 +229,8 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
     const Part part = places.part(step.graph, *n.node);
     if (!(step.graph.exposed_apart && places.between_replicas(step.graph, *n.node))) {
       const double calls = host_calls(n);
-      const Seconds each = (out.trains ? kind_of_call(*n.node) : 1.0) * mean;
-      out.host[part] += count * (calls * each + (n.op.launch_count - calls) * further);
+      const CallTimes each = call_times(own, *n.node, out.trains);
+      out.host[part] += count * (calls * each.call + (n.op.launch_count - calls) * each.further);
     }
     if (step.graph.exposed_apart && is_last_sum(n)) out.behind += time;
     else if (!travels_beside(step.graph, *n.node)) out.gpu[part] += time;
@@ -228,7 +239,7 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
     out.host[kForwardLayers] += time_of_layers(step.graph, own);
     return out;
   }
-  add_time_of_tensors(out, step.graph, own);
+  add_time_beside_calls(out, step.graph, own.training);
   out.scale(slowest_of_ranks(step, own), 1);
   return out;
 }
@@ -274,7 +285,8 @@ Waits waits_of(const HostAndGpu& step, bool waits_in_front) {
 void wait_for_host(StepPrediction& out, const Machine& machine) {
   const HostTime& own = machine.stack().host;
   const HostAndGpu step = host_and_gpu(out, machine);
-  if (!(each_call(own, step.trains) > Seconds{})) refuse_launches(machine.stack());
+  const bool phases = step.trains && (own.training.narrow_launch > Seconds{} || own.each_training_launch > Seconds{});
+  if (!phases && !(own.each_launch > Seconds{})) refuse_launches(machine.stack());
   const Seconds gpu = sum(step.gpu);
   const Waits waits = waits_of(step, out.graph.eager.waits_in_front);
   out.host_ratio = (waits.passes > Seconds{} ? gpu + waits.passes : sum(step.host)) / gpu;

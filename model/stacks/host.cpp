@@ -1,7 +1,5 @@
 #include "model/stacks/host.hpp"
 
-#include <array>
-
 #include "arch/error.hpp"
 #include "arch/format.hpp"
 #include "arch/json_reader.hpp"
@@ -35,19 +33,12 @@ Stack on_host(const Stack& stack, const MeasuredHost& host) {
                    " (its file has no narrow_launch); expected --stack hf-sdpa or hf-eager");
   }
   Stack out = stack;
-  constexpr std::array kOfLaunches{&HostTime::each_launch, &HostTime::each_further_launch, &HostTime::each_layer,
-                                   &HostTime::each_experts_layer};
-  constexpr std::array kOfTraining{&HostTime::each_training_launch, &HostTime::each_sharded_unit,
-                                   &HostTime::each_sharded_tensor,  &HostTime::each_summed_tensor,
-                                   &HostTime::each_updated_tensor,  &HostTime::each_updated_shard,
-                                   &HostTime::each_recomputed_layer};
-  const auto slow_down = [&](const auto& times, Seconds narrow_launch) {
-    for (Seconds HostTime::*time : times) out.host.*time = (host.narrow_launch / narrow_launch) * (stack.host.*time);
-  };
-  const Seconds training = stack.host.narrow_launch_of_training;
-  slow_down(kOfLaunches, stack.host.narrow_launch);
-  slow_down(kOfTraining, training > Seconds{} ? training : stack.host.narrow_launch);
-  if (training > Seconds{}) out.host.narrow_launch_of_training = host.narrow_launch;
+  const double slower = host.narrow_launch / stack.host.narrow_launch;
+  for (Seconds HostTime::*time : {&HostTime::each_launch, &HostTime::each_further_launch, &HostTime::each_layer,
+                                  &HostTime::each_experts_layer, &HostTime::each_training_launch}) {
+    out.host.*time = slower * (stack.host.*time);
+  }
+  if (out.host.training.narrow_launch > Seconds{}) out.host.training.narrow_launch = host.narrow_launch;
   out.host.narrow_launch = host.narrow_launch;
   out.host.measured = host.whose;
   return out;

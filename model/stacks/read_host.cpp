@@ -15,19 +15,46 @@ namespace {
 constexpr std::array kOfLaunches{"each_launch",        "each_further_launch", "each_layer",
                                  "each_experts_layer", "narrow_launch",       "each_training_launch"};
 
-/// What it takes for parameters and layers where it trains, which go with each_training_launch.
-struct OfTensors {
+/// What the phases of training take, in launches of the narrow model.
+struct OfPhase {
   const char* key;
-  Seconds HostTime::*time;
+  double TrainingHost::*launches;
 };
-constexpr std::array<OfTensors, 6> kOfTensors{{{"each_sharded_unit", &HostTime::each_sharded_unit},
-                                               {"each_sharded_tensor", &HostTime::each_sharded_tensor},
-                                               {"each_summed_tensor", &HostTime::each_summed_tensor},
-                                               {"each_updated_tensor", &HostTime::each_updated_tensor},
-                                               {"each_updated_shard", &HostTime::each_updated_shard},
-                                               {"each_recomputed_layer", &HostTime::each_recomputed_layer}}};
+constexpr std::array<OfPhase, 16> kOfPhases{{{"forward_call", &TrainingHost::forward_call},
+                                             {"further_launch", &TrainingHost::further_launch},
+                                             {"forward_layer", &TrainingHost::forward_layer},
+                                             {"experts_layer", &TrainingHost::experts_layer},
+                                             {"backward_call", &TrainingHost::backward_call},
+                                             {"backward_layer", &TrainingHost::backward_layer},
+                                             {"kept_layer", &TrainingHost::kept_layer},
+                                             {"again_layer", &TrainingHost::again_layer},
+                                             {"gathered_unit", &TrainingHost::gathered_unit},
+                                             {"gathered_again_unit", &TrainingHost::gathered_again_unit},
+                                             {"summed_unit", &TrainingHost::summed_unit},
+                                             {"summed_tensor", &TrainingHost::summed_tensor},
+                                             {"walked_tensor", &TrainingHost::walked_tensor},
+                                             {"listed_tensor", &TrainingHost::listed_tensor},
+                                             {"walked_shard", &TrainingHost::walked_shard},
+                                             {"listed_shard", &TrainingHost::listed_shard}}};
 
 constexpr const char* kStacks = "stacks";  // of the data folder
+
+TrainingHost read_training(const JsonValue& v) {
+  v.refuse_unknown_keys({"narrow_launch", "forward_call", "further_launch", "forward_layer", "experts_layer",
+                         "backward_call", "backward_layer", "kept_layer", "again_layer", "gathered_unit",
+                         "gathered_again_unit", "summed_unit", "summed_tensor", "walked_tensor", "listed_tensor",
+                         "walked_shard", "listed_shard", "source"});
+  TrainingHost out;
+  out.narrow_launch = v.at("narrow_launch").as_seconds();
+  if (out.narrow_launch <= Seconds{}) v.at("narrow_launch").fail("expected a time above 0");
+  for (const OfPhase& of : kOfPhases) {
+    const JsonValue launches = v.at(of.key);
+    out.*of.launches = launches.as_number();
+    if (!(out.*of.launches >= 0 && out.*of.launches <= 1000)) launches.fail("expected launches from 0 to 1000");
+  }
+  (void)v.at("source").as_string();
+  return out;
+}
 
 /// What launches and layers take in the shipped stack that `host` names.
 void borrow_host(const JsonValue& host, HostTime& into) {
@@ -55,31 +82,13 @@ void borrow_host(const JsonValue& host, HostTime& into) {
   copy("each_layer", into.each_layer);
   copy("each_experts_layer", into.each_experts_layer);
   copy("each_training_launch", into.each_training_launch);
-  for (const OfTensors& of : kOfTensors) copy(of.key, into.*of.time);
+  if (const auto training = theirs->find_object("training")) into.training = read_training(*training);
 }
 
 void refuse_other_keys(const JsonValue& host) {
-  host.refuse_unknown_keys({"each_launch",
-                            "each_further_launch",
-                            "each_layer",
-                            "each_experts_layer",
-                            "narrow_launch",
-                            "each_training_launch",
-                            "narrow_launch_of_training",
-                            "each_sharded_unit",
-                            "each_sharded_tensor",
-                            "each_summed_tensor",
-                            "each_updated_tensor",
-                            "each_updated_shard",
-                            "each_recomputed_layer",
-                            "each_step",
-                            "each_prompt",
-                            "each_sequence",
-                            "borrowed_from",
-                            "calls_each_hand_over",
-                            "training_hosts",
-                            "within",
-                            "source"});
+  host.refuse_unknown_keys({"each_launch", "each_further_launch", "each_layer", "each_experts_layer", "narrow_launch",
+                            "each_training_launch", "training", "each_step", "each_prompt", "each_sequence",
+                            "borrowed_from", "calls_each_hand_over", "training_hosts", "within", "source"});
 }
 
 HostTime::Hosts read_training_hosts(const JsonValue& v) {
@@ -116,15 +125,13 @@ HostTime read_host(const JsonValue& root) {
                       out.each_experts_layer > Seconds{} || out.narrow_launch > Seconds{};
   if (beside && !(out.each_launch > Seconds{})) host->fail("expected each_launch");
   read("each_training_launch", out.each_training_launch);
-  read("narrow_launch_of_training", out.narrow_launch_of_training);
-  if (out.narrow_launch_of_training > Seconds{} && !(out.narrow_launch > Seconds{}))
-    host->fail("expected narrow_launch");
-  for (const OfTensors& of : kOfTensors) {
-    read(of.key, out.*of.time);
-    if (host->has(of.key) && !host->has("each_training_launch")) host->at(of.key).fail("expected each_training_launch");
+  if (const auto training = host->find_object("training")) {
+    if (host->has("each_training_launch")) training->fail("expected no each_training_launch beside it");
+    out.training = read_training(*training);
+    any = true;
   }
   if (const auto hosts = host->find_object("training_hosts")) {
-    if (!host->has("each_training_launch")) hosts->fail("expected each_training_launch");
+    if (!host->has("each_training_launch") && !host->has("training")) hosts->fail("expected training");
     out.training_hosts = read_training_hosts(*hosts);
   }
   read("each_step", out.each_step);
@@ -132,7 +139,8 @@ HostTime read_host(const JsonValue& root) {
   read("each_sequence", out.each_sequence);
   if (!any) {
     host->fail(
-        "expected one of each_launch, each_training_launch, each_step, each_prompt, each_sequence, borrowed_from");
+        "expected one of each_launch, each_training_launch, training, each_step, each_prompt, each_sequence, "
+        "borrowed_from");
   }
   if (host->has("calls_each_hand_over")) {
     const JsonValue calls = host->at("calls_each_hand_over");

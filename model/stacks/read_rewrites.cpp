@@ -128,7 +128,7 @@ void read_kernels(const JsonValue& root, Kernels& kernels) {
 }
 
 NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
-  value.refuse_unknown_keys({"op", "nodes", "model_types", "phase", "pass", "autocast", "launches", "note"});
+  value.refuse_unknown_keys({"op", "nodes", "model_types", "phase", "pass", "autocast", "lists", "launches", "note"});
   NodeRule rule;
   rule.op = operator_in(value.at("op")).name;
   rule.nodes = words_in(value, "nodes");
@@ -144,6 +144,11 @@ NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
   if (pass == "backward") rule.pass = Pass::backward;
   else if (pass == "update") rule.pass = Pass::update;
   else if (pass != "forward") value.at("pass").fail("expected forward, backward or update, found '" + pass + "'");
+  if (value.has("lists")) {
+    if (rule.pass != Pass::update) value.at("lists").fail("expected pass update beside it");
+    rule.lists = static_cast<int>(value.at("lists").as_integer());
+    if (rule.lists < 1 || rule.lists > 100) value.at("lists").fail("expected 1 to 100");
+  }
   const std::vector<std::string> names = expression_names(rule.op);
   for (const JsonValue& launch : value.at("launches").elements()) {
     rule.launches.push_back(read_launch(launch, kernels, names));

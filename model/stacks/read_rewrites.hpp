@@ -16,7 +16,8 @@
 // one that is for a node is taken. An entry without launches: the framework runs nothing for such a node. "before" names
 // another file of data/launches: its kernels may be named, and its entries are for nodes that no entry here is for.
 // "pass" is forward where it is not given, backward or update: a backward entry is for the operator of the forward pass,
-// whose keys its expressions have, and stands for that one's whole gradient.
+// whose keys its expressions have, and stands for that one's whole gradient. "lists" of an update: how many lists of all
+// tensors the framework walks to launch it, which takes its host time.
 #pragma once
 
 #include <memory>

@@ -8,9 +8,8 @@
 //     "collective_call": {"fixed": "4.4 us", "more_than_two": "1.9 us", "source": "..."},
 //     "host": {"each_launch": "35 us", "each_further_launch": "4 us", "each_layer": "0 us", "each_experts_layer": "0 us",
 //              "narrow_launch": "27 us", "each_step": "0 us", "each_prompt": "0 us", "each_sequence": "0 us",
-//              "each_training_launch": "32 us", "narrow_launch_of_training": "25 us", "each_sharded_unit": "90 us",
-//              "each_sharded_tensor": "9 us", "each_summed_tensor": "9 us", "each_updated_tensor": "2 us",
-//              "each_updated_shard": "9 us", "each_recomputed_layer": "1 ms", "training_hosts": {"quick": 0.8, "slow": 1.4, "apart": 0.1}, "source": "..."},
+//              "training": {...} (training_host.hpp) or "each_training_launch": "32 us",
+//              "training_hosts": {"quick": 0.8, "slow": 1.4, "apart": 0.1}, "source": "..."},
 //       or {"borrowed_from": "vllm-2023", "within": 2.1, "each_step": "0 us", "calls_each_hand_over": 16, "source": "..."}:
 //       launches take what they take there
 //     "gap_in_graph": {"time": "0.35 us", "source": "..."},
@@ -31,6 +30,7 @@
 #include <vector>
 
 #include "model/stacks/provider.hpp"
+#include "model/stacks/training_host.hpp"
 #include "model/types.hpp"
 #include "ops/graph/workload.hpp"
 
@@ -50,17 +50,9 @@ struct HostTime {
   /// A launch of the narrow model that a host is measured by (tools/measure_host.py), on the host that the three times above
   /// are of: they go with it. 0: nobody measured it beside this stack.
   Seconds narrow_launch;
-  /// The same of forward and backward passes, where it trains; launches of the update come in lists. 0: each_launch.
+  /// Of a call in forward and backward passes, where it trains and nobody found what their phases take; 0: each_launch.
   Seconds each_training_launch;
-  /// A launch of the narrow model on the host that times of training are of, which go with it. 0: narrow_launch.
-  Seconds narrow_launch_of_training;
-  /// In training, beside launches: hooks of a unit that is sharded (FSDP) in forward and backward pass, and of each of its
-  /// tensors; hooks and copies of each tensor that is summed in buckets (DistributedDataParallel); a tensor's part of the
-  /// update's lists, whole and sharded.
-  Seconds each_sharded_unit, each_sharded_tensor, each_summed_tensor, each_updated_tensor, each_updated_shard;
-  /// The same of each layer whose forward pass is run again behind it: what hooks do that put away and find again what autograd
-  /// would keep, in both passes.
-  Seconds each_recomputed_layer;
+  TrainingHost training;  ///< what they take, phase by phase
   /// Hosts are unlike: of times of training what quick and slow ones take of those above (5 and 95 %), and by how much ranks
   /// of one machine are apart at a time (a standard deviation, as ln). 0: nobody found it.
   struct Hosts {

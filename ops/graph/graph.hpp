@@ -72,8 +72,10 @@ struct PipelineStages {
 struct EagerParameters {
   std::int64_t tensors = 0;        ///< that hold the rank's parameters
   std::int64_t sharded_units = 0;  ///< that are gathered together (FSDP)
-  bool gathers_again = false;      ///< ... for the backward pass too
-  bool replicas = false;           ///< others have the same parameters
+  /// Of the update: walks over all of them (clipping, the optimizer), and lists of all that those hand to kernels.
+  int walks = 0, lists = 0;
+  bool gathers_again = false;  ///< ... for the backward pass too
+  bool replicas = false;       ///< others have the same parameters
   /// Of each micro-batch the host waits for the GPU behind what is in front of the layers.
   bool waits_in_front = false;
 };

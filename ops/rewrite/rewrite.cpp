@@ -207,6 +207,10 @@ class Rewriting {
 
   void launches(const NodeRule& rule, const Node& node, const Node& source, std::array<int, 2> waits, std::size_t i) {
     values_of(source.op, asked_, values_);
+    if (rule.lists > 0) {
+      ++graph_.eager.walks;
+      graph_.eager.lists += rule.lists;
+    }
     for (const LaunchRule& launch : rule.launches) {
       const std::int64_t times = times_of(launch, source, values_);
       if (times == 0) continue;

@@ -73,6 +73,7 @@ struct NodeRule {
   std::vector<std::string> model_types;  ///< of these alone; empty: of any model
   bool in_prefill = true, in_decode = true;
   bool autocast = false;  ///< where an eager framework's layers read casts of wider parameters, alone
+  int lists = 0;          ///< of an update: lists of tensors that the framework walks to launch these
   std::vector<LaunchRule> launches;
 
   bool is_for(const Node& node, Pass in, std::string_view model_type, bool decode, bool casts) const;

@@ -175,7 +175,7 @@ TEST(EagerReplicas, RanksGoAsTheirSlowestHostDoes) {
     return predict(load_llm("llama-3.2-1b"), on_two(1, 64, 3), machines().get({"h200_sxm", options}),
                    RunOptions{Runtime::eager});
   };
-  const std::string mean = std::to_string(host.narrow_launch_of_training.in(units::us)) + "us";
+  const std::string mean = std::to_string(host.training.narrow_launch.in(units::us)) + "us";
   const double longer = on_host("").latency / on_host(mean).latency;
   EXPECT_NEAR(longer, 1 + 0.564 * host.training_hosts.apart, 0.01);
 }

@@ -63,19 +63,17 @@ TEST(Host, AMeasuredOneTakesThePlaceOfTheStacks) {
   EXPECT_THAT(band_remarks(after, slow).at(0), HasSubstr("70.0 us a launch of the narrow step"));
 }
 
-/// Times of serving and of training are of two hosts, and each goes with its own.
-TEST(Host, TimesOfTrainingGoWithTheHostThatTheyAreOf) {
+/// Times of serving are of one host, those of training in launches of the narrow model on the host that is asked for.
+TEST(Host, TimesOfTrainingGoWithTheHost) {
   Stack stack = machines().stack("hf-sdpa");
   stack.host.narrow_launch = 20 * units::us;
-  stack.host.narrow_launch_of_training = 40 * units::us;
+  stack.host.training.narrow_launch = 40 * units::us;
   const Stack slow = on_host(stack, host_of_time("60us"));
   EXPECT_DOUBLE_EQ(slow.host.each_launch / stack.host.each_launch, 3);
-  EXPECT_DOUBLE_EQ(slow.host.each_training_launch / stack.host.each_training_launch, 1.5);
-  EXPECT_DOUBLE_EQ(slow.host.each_updated_tensor / stack.host.each_updated_tensor, 1.5);
-  EXPECT_EQ(slow.host.narrow_launch_of_training, 60 * units::us);
-  stack.host.narrow_launch_of_training = Seconds{};
-  const Stack same = on_host(stack, host_of_time("60us"));
-  EXPECT_DOUBLE_EQ(same.host.each_training_launch / stack.host.each_training_launch, 3) << "the one of serving's";
+  EXPECT_EQ(slow.host.training.narrow_launch, 60 * units::us);
+  EXPECT_EQ(slow.host.training.forward_call, stack.host.training.forward_call);
+  stack.host.training = {};
+  EXPECT_EQ(on_host(stack, host_of_time("60us")).host.training.narrow_launch, Seconds{}) << "a file without phases";
 }
 
 TEST(Host, AFileSaysTheSame) {

@@ -163,8 +163,10 @@ TEST(OlderStacks, HostTimesAndPartsOfPromptsAreRefusedByName) {
   EXPECT_THAT(refusal(R"("host": {"borrowed_from": "vllm-2023", "within": 2, "each_launch": "1 us", "source": "x"})"),
               HasSubstr("/host/each_launch"));
   EXPECT_THAT(refusal(R"("host": {"each_launch": "1 us", "within": 2, "source": "x"})"), HasSubstr("/host/within"));
-  EXPECT_THAT(refusal(R"("host": {"each_step": "9 us", "narrow_launch_of_training": "9 us", "source": "x"})"),
-              HasSubstr("expected narrow_launch"));
+  EXPECT_THAT(refusal(R"("host": {"training": {"narrow_launch": "9 us", "source": "x"}, "source": "x"})"),
+              HasSubstr("forward_call"));
+  EXPECT_THAT(refusal(R"("host": {"training": {"narrow_launch": "0 us"}, "source": "x"})"),
+              HasSubstr("expected a time above 0"));
   EXPECT_THAT(refusal(R"("prefill_at_once": {"tokens": 0, "source": "x"})"), HasSubstr("/prefill_at_once/tokens"));
   EXPECT_EQ(refusal(R"("host": {"each_sequence": "1 us", "source": "x"})"), "");
 }
