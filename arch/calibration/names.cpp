@@ -47,6 +47,7 @@ constexpr std::array kPower{
     "band_brief_high"sv,
     "band_brief_low"sv,
     "band_card"sv,
+    "band_card_clock"sv,
     "band_free_high"sv,
     "band_free_low"sv,
     "band_held_down_high"sv,

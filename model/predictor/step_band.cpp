@@ -100,8 +100,8 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   const bool by_hosts = hosts.slow > 0;
   if (steps) {
     out.whole_steps = steps->find(stack.name, by_hosts ? step_kind(out.graph) : step_kind(out), as_recorded);
-    if (out.whole_steps.band == nullptr && out.waits_for_host &&
-        !by_hosts) {  // nobody recorded such steps beside their host
+    // Nobody recorded such steps beside their host: the stack's other steps that wait stand in for them.
+    if (out.whole_steps.band == nullptr && out.waits_for_host && !by_hosts) {
       out.whole_steps = steps->find(stack.name, kWaitingSteps, as_recorded);
     }
     hold_to_whole_steps(out, machine, *steps);
@@ -115,17 +115,21 @@ void set_band(StepPrediction& out, const Machine& machine, const RunOptions& opt
   out.low = std::max(out.low, floor_of(out));
 }
 
+/// Boards draw further apart below the cap, by what their memory takes, than they settle in clock at it, where it is
+/// mostly tensor units that are held down: each has a spread of its own.
 void widen_by_cards(StepPrediction& out, const Machine& machine) {
   if (out.graph.ranks == 1 || !out.power) return;
   const auto& power = machine.calibration().power;
-  const auto found = power.find("band_card");
-  if (found == power.end()) return;
-  const auto half = [&](double ratio) { return std::hypot(std::log(ratio), found->second.value); };
-  out.power_high = held_to_cap(std::exp(half(*out.power_high / *out.power)) * *out.power, *out.power, machine.rates());
-  out.power_low = std::exp(-half(*out.power_low / *out.power)) * *out.power;
+  const auto of_power = power.find("band_card"), of_clock = power.find("band_card_clock");
+  if (of_power == power.end()) return;
+  const auto half = [](double ratio, double share) { return std::hypot(std::log(ratio), share); };
+  const double share = of_power->second.value, clock = of_clock == power.end() ? share : of_clock->second.value;
+  const double above = half(*out.power_high / *out.power, share), below = half(*out.power_low / *out.power, share);
+  out.power_high = held_to_cap(std::exp(above) * *out.power, *out.power, machine.rates());
+  out.power_low = std::exp(-below) * *out.power;
   if (!out.power_limited) return;
-  out.low = std::exp(-half(out.low / out.latency)) * out.latency;
-  out.high = std::exp(half(out.high / out.latency)) * out.latency;
+  out.low = std::exp(-half(out.low / out.latency, clock)) * out.latency;
+  out.high = std::exp(half(out.high / out.latency, clock)) * out.latency;
 }
 
 void widen_by_host(StepPrediction& out, const Machine& machine) {
