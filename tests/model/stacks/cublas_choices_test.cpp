@@ -90,21 +90,24 @@ Demand one_row(int columns, int products, int batch, const char* layout) {
       .demand;
 }
 
-/// Rows of up to 96 products are four threads' of 128, longer ones eight threads'; of 192 in CTAs of 64.
+/// 64,000 rows: of up to 111 products they are four threads', 16 a CTA of 64, of up to 222 eight threads', eight a CTA; a
+/// quarter more rows of 63 are four threads' of CTAs of 128.
 TEST(CublasChoices, OneRowByRowsOfWeightsByHand) {
-  EXPECT_EQ(one_row(320, 63, 200, "").plan.ctas, 200 * 320 / 32);
+  EXPECT_EQ(one_row(320, 63, 200, "").plan.ctas, 200 * 320 / 16);
+  EXPECT_EQ(one_row(320, 63, 300, "").plan.ctas, 300 * 320 / 32);
   EXPECT_EQ(one_row(320, 100, 200, "").plan.ctas, 200 * 320 / 16);
   EXPECT_EQ(one_row(320, 190, 200, "").plan.ctas, 200 * 320 / 8);
   EXPECT_EQ(one_row(320, 190, 200, "").plan.threads, 64);
-  EXPECT_EQ(one_row(320, 100, 200, "").plan.steps, 2) << "eight threads take 64 products a load";
+  EXPECT_DOUBLE_EQ(one_row(320, 190, 200, "").issue_clk, 33 + 2 * 190);
 }
 
-/// Two threads share a column of 64 a CTA: of 97 rows 49 are left over of the loop over 64, of 129 one.
+/// Two threads share a column of 64 a CTA: of 97 rows 49 are left over of the loop over 64, of 129 one; a row that is left
+/// over waits as long as 2.1 others, and a CTA's beginning and end count as 11.5.
 TEST(CublasChoices, OneRowByColumnsOfWeightsByHand) {
   const Demand left = one_row(256, 97, 2272, ";layout=kn"), whole = one_row(256, 129, 2272, ";layout=kn");
   EXPECT_EQ(left.plan.ctas, 2272 * 4);
-  EXPECT_DOUBLE_EQ(left.plan.steps, 49 * 750.0 / 320);
-  EXPECT_DOUBLE_EQ(whole.plan.steps, 64 + 750.0 / 320);
+  EXPECT_DOUBLE_EQ(left.plan.steps, 49 * 2.1 + 11.5);
+  EXPECT_DOUBLE_EQ(whole.plan.steps, 64 + 2.1 + 11.5);
 }
 
 TEST(CublasChoices, RowsLeftOverOfAnUnrolledLoopWaitForOneAnother) {
