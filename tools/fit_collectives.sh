@@ -44,6 +44,13 @@ ours() {
   fit h200_sxm "$family" "$free" --kernels own --where "kernel=$kernel" --where scope=aligned "$@"
 }
 
+# by_elements FAMILY KERNEL FLAGS...: what a turn takes of parts that are no whole 16 bytes
+by_elements() {
+  family=$1 kernel=$2
+  shift 2
+  fit h200_sxm "$family" 'counter_s=1e-6:1e-7:1e-5' --kernels own --where "kernel=$kernel" --where scope=ragged "$@"
+}
+
 # DeepEP's kernels, to rows of the H100; the H200 has the same chip and the same links. Those between nodes take the NVLinks'
 # share as it was found inside one.
 experts() {
@@ -113,6 +120,8 @@ link_share_fraction=.8:.2:1,exposed=2:.01:8,channel_B_per_s=9e10:5e9:3e11"
   ours peer_one_shot "fixed_s=1.3e-6:2e-7:1e-5,$chain" one_shot
   ours peer_two_shot "fixed_s=3.7e-6:2e-7:1e-5,$chain" two_shot
   ours peer_pull "fixed_s=3.5e-6:2e-7:1e-5,$chain" pull
+  by_elements peer_two_shot two_shot
+  by_elements peer_pull pull
   ours peer_push "fixed_s=3e-6:2e-7:1e-5,$chain" push --ops all_gather
   ours peer_scatter "fixed_s=3.5e-6:2e-7:1e-5,$chain" push --ops all_to_all
 done

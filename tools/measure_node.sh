@@ -1,10 +1,10 @@
 #!/bin/sh
 # What a node of four or eight H200 is asked for: collectives and links (some five minutes), then whole tensor-parallel
 # steps of Llama-3.1-70B (some four minutes), each into a file of its own. Both were predicted before any such run:
-# data/studies/steps.tp<N>.predicted.csv, data/studies/collectives.predicted.csv. NCCL runs without NVLink multicast
-# (NCCL_NVLS_ENABLE=0: a shared host's switches are left alone), so that its rings are what is measured.
-# Not part of it, since we have no program for it yet: the exchange of a layer of experts with unequal parts, and
-# iterations of training by data-parallel ranks.
+# data/studies/steps.tp<N>.predicted.csv, data/studies/collectives.predicted.csv. Four have been run (2026-11-28), eight
+# not. NCCL runs without NVLink multicast (NCCL_NVLS_ENABLE=0: a shared host's switches are left alone), so that its
+# rings are what is measured. Not part of it: iterations of training by data-parallel ranks (tools/trace_training.py
+# --gpus N), and, since we have no program for it yet, the exchange of a layer of experts with unequal parts.
 #
 # usage: tools/measure_node.sh 4|8 FOLDER [links|steps]    VALIDATE (build/bin/validate) and NCCL (libnccl.so.2) name the programs
 set -eu

@@ -37,7 +37,7 @@ class Output:
     """Rows by (source, gpu, family), written at the end."""
 
     def __init__(self):
-        self.rows, self.runs = [], []
+        self.rows, self.runs, self.held = [], [], set()
 
     def add_run(self, where, run):
         """A whole model, by RUN_COLUMNS, and `gpus` where there are several; `where` = (source, gpu, family)."""
@@ -47,14 +47,21 @@ class Output:
         """`where` = (source, gpu, family). `data`: what the operands hold, where it is no random numbers."""
         self.rows.append((where, [op, dtype, shape_text(shape), us, watts, stack, kernel, clock, scope, row_id, data]))
 
+    def hold_out(self, where):
+        """All rows of the family are held out, whatever the rule says of their shapes: they say so (`held_out`)."""
+        self.held.add(where)
+
     def write(self, root):
         """Writes all files; returns the rows of each, by (source, gpu, family, side)."""
         files, headers = defaultdict(list), {}
         for (where, row), held_out in zip(self.rows, sides([(row[0], row[2]) for _, row in self.rows])):
-            files[(*where, "heldout" if held_out else "train")].append(row)
+            files[(*where, "heldout" if held_out or where in self.held else "train")].append(row)
         told = {where for where, row in self.rows if row[-1]}  # whose files say what operands hold
-        for where, _ in self.rows:
+        for where, row in self.rows:
             headers[where] = COLUMNS + (["data"] if where in told else [])
+            if where in self.held:
+                row[len(headers[where]):] = ["yes"]
+                headers[where] = headers[where] + ["held_out"]
         several = {where for where, run in self.runs if run["gpus"]}
         runs = sides([[run[column] for column in SIDE_COLUMNS] for _, run in self.runs], SIDE_COLUMNS)
         for (where, run), held_out in zip(self.runs, runs):

@@ -73,14 +73,14 @@ def config_of(point):
 
 
 def replicas_of(point):
-    """Flags of the batch, and of two GPUs that share it: a rank's own batch is `batch` of each of `accumulate` parts."""
+    """Flags of the batch, and of the GPUs that share it (`gpus`, else two): a rank's own batch is `batch` of each of `accumulate` parts."""
     parts, spread = point.get("accumulate", 1), point.get("spread", "none")
-    ranks = 1 if spread == "none" else 2
+    ranks = 1 if spread == "none" else point.get("gpus", 2)
     flags = ["--batch", str(ranks * parts * point["batch"])] + (["--micro-batch", str(point["batch"])] if parts > 1 else [])
     if ranks == 1:
         return flags
     zero = {"ddp": 0, "fsdp": 2 if point.get("keep") else 3}[spread]
-    flags += ["--dp", "2", "--zero", str(zero), "--cluster", "dgx_h200"]
+    flags += ["--dp", str(ranks), "--zero", str(zero), "--cluster", "dgx_h200"]
     return flags + (["--grad-dtype", "fp32"] if point.get("masters") else [])
 
 

@@ -68,7 +68,8 @@ struct FamilyScalars {
   /// What one SM has outstanding to L2 and DRAM together, however deep its ring; 0: no such limit is known.
   Bytes sm_in_flight;
   /// A launch before kernels whose CTAs take tiles from a counter: it is cleared. Of exchanges of tokens what goes with
-  /// the number of counters, tokens or nodes (model/stacks/deepep/provider.cpp).
+  /// the number of counters, tokens or nodes (model/stacks/deepep/provider.cpp); of our collectives a turn of what goes
+  /// by elements (model/stacks/own/plan_peers.cpp).
   Seconds counter;
   /// Share of the tensor peak at `Rates::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.

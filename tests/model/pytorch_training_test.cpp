@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "arch/json_reader.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "ops/csv.hpp"
@@ -25,6 +27,7 @@ namespace {
 
 using testing_support::cut;
 using testing_support::executions;
+using testing_support::on_several;
 using testing_support::on_two;
 using testing_support::training;
 
@@ -339,6 +342,35 @@ TEST(PytorchTraining, RecordedIterationsOfTwoCardsAreMet) {
   EXPECT_LE(time.worst(), 16) << "steps that wait for the host";
   EXPECT_LE(memory.median(), 1);
   EXPECT_LE(memory.worst(), 7) << "the recording tool kept the head of untied models, whole";
+}
+
+/// Four cards of a node: predicted before they were run, and nothing was fitted to them. Those furthest off wait for their
+/// host.
+TEST(PytorchTraining, RecordedIterationsOfFourCardsAreMet) {
+  Errors time, memory;
+  MachineOptions options{"hf-sdpa"};
+  options.cluster = "dgx_h200";
+  const Machine machine = machines().get({"h200_sxm", options});
+  const std::string path = data_folder() + "/measurements/h200/pytorch_training/four.steps.jsonl";
+  std::istringstream lines(read_text_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const JsonDocument document = JsonDocument::parse(line, path);
+    const JsonValue row = document.root();
+    const auto said = [&](const char* key) { return row.find_bool(key).value_or(false); };
+    const int zero = row.at("spread").as_string() == "ddp" ? 0 : said("keep") ? 2 : 3;
+    Workload w = on_several(4, row.at("batch").as_integer(), row.at("tokens").as_integer(), zero);
+    if (said("recompute")) w.training.recompute = Recompute::full;
+    if (row.at("optimizer").as_string() == "fused") w.training.optimizer = Optimizer::adamw_fused;
+    const Llm llm = cut(row.at("model").as_string(), static_cast<std::size_t>(row.at("layers").as_integer()));
+    memory.add(memory_need(llm, w).total().in(units::B), row.at("memory").at("max_allocated").as_number());
+    const Seconds latency = predict(llm, w, machine, RunOptions{Runtime::eager}).latency;
+    time.add(latency.in(units::us), row.at("wall_us").elements().front().as_number());
+  }
+  ASSERT_EQ(time.all.size(), 20U);
+  EXPECT_LE(time.median(), 4);
+  EXPECT_LE(time.worst(), 22) << "steps that wait for the host";
+  EXPECT_LE(memory.median(), 0.3);
+  EXPECT_LE(memory.worst(), 4.5);
 }
 
 }  // namespace

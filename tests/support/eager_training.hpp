@@ -39,13 +39,17 @@ inline std::map<std::string, double> executions(const StepPrediction& step) {
   return found;
 }
 
-/// Of two replicas `batch` sequences each, sharded as `zero` says (0: DistributedDataParallel, 2 and 3: FSDP).
-inline Workload on_two(std::int64_t batch, std::int64_t prompt, int zero) {
-  Workload w = training(2 * batch, prompt);
-  w.parallel.data = 2;
+/// Of `replicas` `batch` sequences each, sharded as `zero` says (0: DistributedDataParallel, 2 and 3: FSDP).
+inline Workload on_several(std::int64_t replicas, std::int64_t batch, std::int64_t prompt, int zero) {
+  Workload w = training(replicas * batch, prompt);
+  w.parallel.data = replicas;
   w.parallel.zero = zero;
   train_eagerly(w);
   return w;
+}
+
+inline Workload on_two(std::int64_t batch, std::int64_t prompt, int zero) {
+  return on_several(2, batch, prompt, zero);
 }
 
 }  // namespace plumbline::testing_support

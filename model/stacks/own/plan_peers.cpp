@@ -2,12 +2,16 @@
 //
 //   time = fixed + (ranks - 2) * step + (what the links carry at a GPU's rate  combined with  what one CTA moves at its own)
 //
-// `fixed` holds the launch, the barriers (two of them but in one shot) and the first answer of a peer. `step`: what one more
-// peer adds where a thread serves them one after the other; zero where it asks all of them at once. Links carry what
-// loads and stores of all CTAs together reach: the probes' reads and writes of a peer's memory with every rank at it.
-// Where CTAs have little to move each of them is a chain of latencies, so that the longer of the two is seen, or
-// part of the shorter beside it (a p-norm). Ragged parts, which go by elements, are not modelled: they take up to
-// three times as long.
+// `fixed` holds the launch, the barriers (two of them but in one shot) and the first answer of a peer. `step`: what one
+// more peer adds where a thread serves them one after the other; zero where it asks all of them at once. Links carry
+// what loads and stores of all CTAs together reach: the probes' reads and writes of a peer's memory with every rank at
+// it. Where CTAs have little to move each of them is a chain of latencies, so that the longer of the two is seen, or
+// part of the shorter beside it (a p-norm).
+//
+// Parts that are no whole 16 bytes go another way (kernels/collective/two_shot.cu). What is added goes by elements: a
+// thread asks every rank for one, waits and stores the sum, so that each turn of all threads is one answer's way
+// (`counter`), beside what the links carry. What is pushed goes by words of 4 or 2 bytes, of which the links carry more
+// packets, written in part; that a CTA has more turns of them is not seen beside that (training rows of two H200).
 #include "model/stacks/own/plan_peers.hpp"
 
 #include <algorithm>
@@ -54,6 +58,48 @@ std::optional<PeerPlan> plan_of(const Collective& s, const Question& q) {
   }
 }
 
+std::int64_t element_bytes(const Collective& s) { return s.dtype == DType::bf16 ? 2 : 4; }
+
+bool adds(CollectiveKind kind) { return kind == CollectiveKind::all_reduce || kind == CollectiveKind::reduce_scatter; }
+
+/// Whether all of a part but the first rank's goes by elements: it begins at no pack.
+bool begins_ragged(const Collective& s, const PeerPlan& p) {
+  return p.algorithm == PeerAlgorithm::two_shot && s.kind == CollectiveKind::reduce_scatter &&
+         peer_elements(s) * element_bytes(s) % kTwoShotPackBytes != 0;
+}
+
+/// Turns of all threads that go by elements, of the rank that has most of them: a part that begins at no pack, or what
+/// an all-reduce has behind its last pack.
+double turns_by_elements(const Collective& s, const PeerPlan& p) {
+  if (p.algorithm == PeerAlgorithm::one_shot) return 0;
+  if (begins_ragged(s, p)) {
+    return std::ceil(static_cast<double>(peer_elements(s)) / static_cast<double>(p.ctas * p.threads));
+  }
+  return s.kind == CollectiveKind::all_reduce && s.bytes % kTwoShotPackBytes != 0 ? 1 : 0;
+}
+
+/// Bytes of one store of a thread that pushes: the widest word that divides a part.
+double pushed_word(const Collective& s, const PeerPlan& p) {
+  if (p.algorithm == PeerAlgorithm::one_shot || adds(s.kind)) return kTwoShotPackBytes;
+  const std::int64_t part = peer_elements(s) * element_bytes(s);
+  if (part % kTwoShotPackBytes == 0) return kTwoShotPackBytes;
+  return part % 4 == 0 ? 4 : 2;
+}
+
+/// Share of the links' rate that a warp's stores of narrow words reach where 16-byte ones reach `whole`. What a warp
+/// writes at once begins at any word of a line of 128 bytes: it lies in two lines for some of the places, a packet
+/// each, and touches sectors of 32 bytes that it writes in part. `whole` says what a packet of a line has beside its
+/// data; one that is written in part has 16 bytes of byte enables more (NVLink's packets: flits of 16 bytes, a
+/// header's, the data's and, where it is needed, one of byte enables).
+double share_of_words(double whole, double word) {
+  constexpr double line = 128, sector = 32, byte_enables = 16, lanes = 32;
+  const double written = lanes * word;
+  const double packets = 1 + (written - word) / line;
+  const double touched = written + sector - word;
+  const double beside_data = line * (1 / whole - 1) + byte_enables;
+  return written / (touched + packets * beside_data);
+}
+
 /// What one CTA loads from and stores to its peers.
 Bytes moved_by_a_cta(const Collective& s, const PeerPlan& p) {
   const double packs = std::ceil(static_cast<double>(p.packs) / static_cast<double>(p.ctas));
@@ -73,9 +119,12 @@ bool plan_own_collective(const Collective& s, const Question& q, Answer& out) {
 
   const double ranks = static_cast<double>(s.gpus);
   const Bytes sent = peer_sent(s, plan->algorithm);
-  const Bandwidth rate = f.link_share * inner_wire(q.rates);
+  const double word = pushed_word(s, *plan);
+  const double share = word < kTwoShotPackBytes ? share_of_words(f.link_share, word) : f.link_share;
+  const Bandwidth rate = share * inner_wire(q.rates);
   const Seconds link = sent / rate;
-  const Seconds together = pnorm_of_two(link, moved_by_a_cta(s, *plan) / f.channel, f.overlap);
+  const Seconds by_packs = begins_ragged(s, *plan) ? Seconds{} : moved_by_a_cta(s, *plan) / f.channel;
+  const Seconds together = pnorm_of_two(link, by_packs, f.overlap) + turns_by_elements(s, *plan) * f.counter;
   Seconds waits = (ranks - 2) * f.step + together - link + kernel.ways * longer_way(q.rates.fabric->inner());
   // a rank's own part is copied after the last peer's
   if (kernel.family == own::kPeerScatter) {

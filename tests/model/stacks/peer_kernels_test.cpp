@@ -66,6 +66,44 @@ TEST(OwnCollectives, TwoShotsTakeTheirBarriersTheLinkAndACtasChain) {
   EXPECT_NEAR(priced(machine, CollectiveKind::all_reduce, 64 * kMiB, 2).time.in(units::s) / by_hand, 1, 1e-9);
 }
 
+/// By hand: 240,520 bytes on two GPUs are parts of 60,130 elements, which begin at no 16 bytes: the plan is 15 CTAs of
+/// 512 threads, as many as packs ask for, and eight turns of one element each, beside what the links carry.
+TEST(OwnCollectives, PartsThatBeginAtNoPackAreAddedByElements) {
+  const Machine machine = machine_of("own", CollectiveChoice::two_shot);
+  const FamilyScalars& f = scalars_of(machine, "own.peer_pull");
+  const double by_hand =
+      (f.fixed + machine.rates().gap_graph).in(units::s) + 120260 / (f.link_share * 450e9) + 8 * f.counter.in(units::s);
+  const auto time = [&](std::int64_t bytes) {
+    return priced(machine, CollectiveKind::reduce_scatter, bytes, 2).time.in(units::s);
+  };
+  EXPECT_NEAR(time(240520) / by_hand, 1, 1e-9);
+  EXPECT_GT(time(240520), 1.8 * time(240512)) << "whole packs, twice to three times as fast (13.8 us were measured)";
+}
+
+/// What an all-reduce has behind its last pack is one turn more; a part of it always begins at a pack.
+TEST(OwnCollectives, AnAllReducesTailIsOneTurnOfElements) {
+  const Machine machine = machine_of("own", CollectiveChoice::two_shot);
+  const auto time = [&](std::int64_t bytes) { return priced(machine, CollectiveKind::all_reduce, bytes, 2).time; };
+  const Seconds tail = time(4 * kMiB + 2) - time(4 * kMiB);
+  EXPECT_NEAR(tail / scalars_of(machine, "own.peer_two_shot").counter, 1, 0.02);
+}
+
+/// By hand: 32 lanes write 128 bytes in words of 4, and 64 in words of 2. They begin at any word of a line: 31 of 32
+/// places touch a second line, 7 of 8 a fifth sector; of words of 2, 31 of 64 a second line and 15 of 16 a third
+/// sector.
+TEST(OwnCollectives, NarrowWordsFillTheLinksWithPackets) {
+  const Machine machine = machine_of("own", CollectiveChoice::two_shot);
+  const double whole = scalars_of(machine, "own.peer_push").link_share;
+  const double beside_data = 128 * (1 / whole - 1) + 16;
+  const auto rate = [&](std::int64_t bytes) {
+    return priced(machine, CollectiveKind::all_gather, bytes, 2).launches[0].demand.link_rate.in(units::B_per_s) /
+           450e9;
+  };
+  EXPECT_NEAR(rate(64 * kMiB), whole, 1e-9);
+  EXPECT_NEAR(rate(64 * kMiB + 8), 128 / (128 + 28 + (1 + 31.0 / 32) * beside_data), 1e-9);
+  EXPECT_NEAR(rate(64 * kMiB + 4), 64 / (64 + 30 + (1 + 31.0 / 64) * beside_data), 1e-9);
+}
+
 TEST(OwnCollectives, WhatOurKernelsCannotDoIsNccls) {
   const Machine machine = machine_of("own");
   EXPECT_EQ(priced(machine, CollectiveKind::all_reduce, kMiB, 16).provider, "nccl");
