@@ -22,7 +22,8 @@ import tempfile
 import convert_training_traces
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor"}
+OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor",
+              "muon": "muon"}
 
 
 def group_of(name, op, phase):
@@ -87,6 +88,7 @@ def predict(program, point, gpu, host_us=0):
         command += ["--recompute", "full"] if point.get("recompute") else []
         command += ["--grad-dtype", "fp32"] if point.get("autocast") or point.get("tf32") else []
         command += ["--dtype", "tf32"] if point.get("tf32") else ["--dtype", point["dtype"]] if point.get("dtype") else []
+        command += ["--dtype", "fp16"] if point.get("half") else []
         run = subprocess.run(command, capture_output=True, text=True)
     line = {"point": point, "layers": layers}
     if not run.stdout:
@@ -105,7 +107,7 @@ def error(predicted, measured):
 
 def key_of(r):
     return json.dumps([r["model"], r["batch"], r["tokens"], r.get("optimizer", "foreach"), r.get("clip", False), r.get("recompute", False),
-                       r.get("autocast", False), r.get("no_dropout"), r.get("tf32"), r.get("attention", "sdpa"), r.get("dtype")])
+                       r.get("autocast", False), r.get("no_dropout"), r.get("tf32"), r.get("attention", "sdpa"), r.get("dtype"), r.get("scaler", False)])
 
 
 def compare(steps, traces, predictions):

@@ -92,7 +92,7 @@ void add_time_of_tensors(HostAndGpu& step, const Graph& graph, const HostTime& o
   const auto tensors = static_cast<double>(eager.tensors), units = static_cast<double>(eager.sharded_units);
   if (units == 0) {
     if (eager.replicas) step.host[kBackwardLayers] += tensors * own.each_summed_tensor;
-    step.update = tensors * own.each_updated_tensor;
+    step.update += tensors * own.each_updated_tensor;
     return;
   }
   const Seconds hooks = units * own.each_sharded_unit + tensors * own.each_sharded_tensor;
@@ -187,6 +187,9 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
     if (n.node->pass == Pass::update) {
       out.behind += time;
       out.updates += count;
+      // a call of a loop over tensors goes through no module and no autograd, as one of inference does not
+      const bool loop = step.graph.segments[static_cast<std::size_t>(n.node->segment)].layers;
+      if (loop) out.update += count * host_calls(n) * own.each_launch;
       continue;
     }
     if (!travels_beside(step.graph, *n.node)) out.operators += count;
