@@ -1,7 +1,7 @@
 // Optimizers of PyTorch 2.11 that go through the parameters in a loop of Python, each tensor by launches of its own: Adafactor
 // as it comes by itself (torch/optim/_adafactor.py, _single_tensor_adafactor) and Muon (torch/optim/_muon.py), which knows no
 // lists. Their launches are on file by node (data/launches); here stand the tensors' shapes and how many there are of each.
-// A segment of the update that is `layers` is such a loop: its host issues each launch by itself.
+// Each shape is a segment of its own that runs once a tensor; it is `layers`, as the host issues each launch of it.
 //
 // Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks.
 #include <algorithm>
@@ -63,21 +63,14 @@ Tensors tensors_of_all_layers(const Step& s, const Llm& llm) {
 
 double elements_of(const TensorShape& t) { return d(t.rows) * d(t.cols); }
 
-/// A node that stands for `count` tensors of one shape.
+/// A segment that runs once for each of `count` tensors of one shape, behind what is open.
 void add(Step& s, NodeTag name, const TensorShape& tensor, std::int64_t count) {
   const DType type = s.workload.training.gradient;
-  s.add(name, Rowwise{RowwiseKind::adamw, tensor.rows, tensor.cols, false, type, type});
-  s.graph.nodes.back().count *= count;
-}
-
-/// The open segment ends, or becomes the loop's where it is still empty.
-void begin_loop(Step& s) {
-  if (static_cast<std::size_t>(s.graph.segments.back().first) < s.graph.nodes.size()) {
-    s.close();
-    s.open("optimizer_loop", 1);
-    s.graph.segments.back().once = true;
-  }
+  s.close();
+  s.open("optimizer_loop", count);
+  s.graph.segments.back().once = true;
   s.graph.segments.back().layers = true;
+  s.add(name, Rowwise{RowwiseKind::adamw, tensor.rows, tensor.cols, false, type, type});
 }
 
 }  // namespace
@@ -96,7 +89,6 @@ void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
   const auto rows = static_cast<std::int64_t>(rest / d(llm.hidden));
   if (rows > kFewRows) ++all[{rows, llm.hidden}];
   else if (rows > 0) all[{1, llm.hidden}] += rows;
-  begin_loop(s);
   ++s.graph.eager.walks;  // to gather them, and to leave their gradients behind
   for (const auto& [tensor, count] : all) {
     if (tensor.rows == 1) add(s, "adafactor_vector"_node, tensor, count);
@@ -106,7 +98,6 @@ void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
 
 double muon_by_tensor(Step& s, const Llm& llm, double params) {
   const Tensors all = tensors_of_all_layers(s, llm);
-  begin_loop(s);
   for (const auto& [tensor, count] : all) {
     if (tensor.rows == 1) continue;
     add(s, "muon_matrix"_node, tensor, count);
