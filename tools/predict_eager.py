@@ -29,7 +29,8 @@ import convert_training_traces
 import trace_training_models
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor"}
+OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor",
+              "muon": "muon"}
 
 
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce")
@@ -101,6 +102,7 @@ def ask(program, point, gpu, host_us=0, stack=""):
         command += ["--recompute", "full"] if point.get("recompute") else []
         command += ["--grad-dtype", "fp32"] if point.get("autocast") or point.get("tf32") else []
         command += ["--dtype", "tf32"] if point.get("tf32") else ["--dtype", point["dtype"]] if point.get("dtype") else []
+        command += ["--dtype", "fp16"] if point.get("half") else []
         run = subprocess.run(command, capture_output=True, text=True)
     return json.loads(run.stdout) if run.stdout else None, re.sub(r"/\S*/", "", run.stderr.strip())[:200]
 
@@ -123,7 +125,8 @@ def error(predicted, measured):
 
 
 KEYS = {"optimizer": "foreach", "clip": False, "recompute": False, "autocast": False, "no_dropout": False, "tf32": False, "attention": "sdpa",
-        "dtype": None, "spread": "none", "accumulate": 1, "keep": False, "masters": False, "view": False}
+        "dtype": None, "spread": "none", "accumulate": 1, "keep": False, "masters": False, "view": False,
+        "scaler": False, "half": False}
 
 
 def key_of(r):

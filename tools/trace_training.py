@@ -6,8 +6,9 @@
                             [--device cuda|cpu --tiny]
 
 An iteration is forward, the loss as transformers computes it, backward, clip_grad_norm_ where the point says so, AdamW (or
-SGD, Adafactor) and zero_grad. A model is built from its config with random weights (real widths, the first LAYERS of its
-layers) in bf16, fp16 or fp32 (`dtype`), in fp32 under bf16 autocast, or in fp32 with products in tf32 (`tf32`). With
+SGD, Adafactor, Muon with AdamW) and zero_grad; of a point with `scaler` the loss is scaled (GradScaler). A model is built from
+its config with random weights (real widths, the first LAYERS of its layers) in bf16, fp16 or fp32 (`dtype`), in fp32 under
+bf16 autocast (fp16 where the point says `half`), or in fp32 with products in tf32 (`tf32`). With
 `--gpus 2` one process a GPU runs it under DistributedDataParallel or FSDP (fully_shard of each layer). With `--fake N` one
 GPU runs what one of N ranks runs, under PyTorch's fake process group: all but what travels. A point that is `paced` then has
 in place of each exchange a kernel that holds the SMs which NCCL's would for a given time (tools/paced_exchange.py). For each

@@ -68,14 +68,38 @@ def spread(model, point, args):
     return model
 
 
+class Several:
+    """Optimizers that step one behind the other."""
+
+    def __init__(self, *all):
+        self.all = all
+
+    def step(self):
+        for each in self.all:
+            each.step()
+
+    def zero_grad(self, **how):
+        for each in self.all:
+            each.zero_grad(**how)
+
+
+def muon_of(model):
+    """Muon of the layers' matrices and AdamW of all else, as Muon's documentation asks."""
+    matrices = [p for p in layers_of(model).parameters() if p.ndim == 2]
+    known = {id(p) for p in matrices}
+    rest = [p for p in model.parameters() if id(p) not in known]
+    return Several(torch.optim.Muon(matrices, lr=1e-5), torch.optim.AdamW(rest, lr=1e-5, foreach=True))
+
+
 def optimizer_of(name, parameters):
-    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors."""
+    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors; Adafactor as it comes by itself,
+    a tensor at a time."""
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=1e-5, foreach=True)
     if name == "sgd-momentum":
         return torch.optim.SGD(parameters, lr=1e-5, momentum=0.9, foreach=True)
     if name == "adafactor":
-        return torch.optim.Adafactor(parameters, lr=1e-5, foreach=True)
+        return torch.optim.Adafactor(parameters, lr=1e-5)
     return torch.optim.AdamW(parameters, lr=1e-5, **({"fused": True} if name == "fused" else {"foreach": True}))
 
 
@@ -100,7 +124,10 @@ class Iteration:
         if config.model_type != "bert":
             self.inputs["use_cache"] = False
         self.parameters = list(self.model.parameters())
-        self.optimizer = optimizer_of(point["optimizer"], self.parameters)
+        muon = point["optimizer"] == "muon"
+        self.optimizer = muon_of(model) if muon else optimizer_of(point["optimizer"], self.parameters)
+        self.type = torch.float16 if point.get("half") else torch.bfloat16  # of autocast
+        self.scaler = torch.amp.GradScaler(args.device, enabled=bool(point.get("scaler")))
         self.marks = lambda name: None
 
     def fresh(self):
@@ -126,13 +153,15 @@ class Iteration:
         for part in range(parts):
             with self.exchanges(part == parts - 1):
                 with self.phase("forward"):
-                    with torch.autocast(self.args.device, torch.bfloat16, enabled=self.point["autocast"]):
+                    with torch.autocast(self.args.device, self.type, enabled=self.point["autocast"]):
                         loss = self.model(**self.inputs).loss
                 with self.phase("backward"):
-                    loss.backward()
+                    self.scaler.scale(loss).backward()
         if self.point["clip"]:
             with self.phase("clip"):
+                self.scaler.unscale_(self.optimizer)
                 torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
         with self.phase("optimizer"):
-            self.optimizer.step()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
             self.optimizer.zero_grad(set_to_none=True)

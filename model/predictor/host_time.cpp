@@ -119,7 +119,7 @@ void add_time_beside_calls(HostAndGpu& step, const Graph& graph, const TrainingH
   const double walks = std::max(eager.walks, 1), lists = std::max(eager.lists, eager.walks);
   if (units == 0) {
     if (eager.replicas) step.host[kBackwardLayers] += tensors * own.summed_tensor * launch;
-    step.update = tensors * (walks * own.walked_tensor + lists * own.listed_tensor) * launch;
+    step.update += tensors * (walks * own.walked_tensor + lists * own.listed_tensor) * launch;
     return;
   }
   const auto passes = static_cast<double>(graph.pipeline.micro_batches);
@@ -190,6 +190,15 @@ CallTimes call_times(const HostTime& own, const Node& node, bool trains) {
   return {(!trains ? 1.0 : node.pass == Pass::forward ? kForwardCall : kBackwardCall) * mean, further};
 }
 
+/// Of an update's loop over tensors, whose host issues each launch: a call goes past autograd, as one of inference does, and
+/// takes as many launches of the narrow model as that.
+Seconds time_in_loop(const HostTime& own, const NodePrediction& n) {
+  const bool both = own.training.narrow_launch > Seconds{} && own.narrow_launch > Seconds{};
+  const double slower = both ? own.training.narrow_launch / own.narrow_launch : 1;
+  const double calls = host_calls(n), further = n.op.launch_count - calls;
+  return slower * (calls * own.each_launch + further * own.each_further_launch);
+}
+
 /// The mean of the largest of `count` numbers of the normal distribution: 0.56 of two, 1.42 of eight.
 double mean_of_largest(std::int64_t count) {
   constexpr int kSteps = 48;
@@ -223,6 +232,8 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
     if (n.node->pass == Pass::update) {
       out.behind += time;
       out.updates += count;
+      if (step.graph.segments[static_cast<std::size_t>(n.node->segment)].layers)
+        out.update += count * time_in_loop(own, n);
       continue;
     }
     if (!travels_beside(step.graph, *n.node)) out.operators += count;

@@ -39,7 +39,7 @@ struct Segment {
   const char* name = "";  ///< "layer", "moe_layer", "embedding", "head", ...
   std::int64_t repeat = 1;
   int first = 0, size = 0;  ///< nodes [first, first + size)
-  bool layers = false;      ///< of the model's layers, not of what is before or behind them
+  bool layers = false;      ///< of the model's layers; of an update: a loop over tensors whose host issues each launch
   bool once = false;        ///< once an iteration of training, not once a micro-batch
   int forward = -1;         ///< of the backward pass: the segment that it is the gradient of
 };

@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "ops/as_double.hpp"
-#include "ops/lower/parts.hpp"
+#include "ops/lower/tensors.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/resolve/ranks.hpp"
 
@@ -142,12 +142,14 @@ void muon(Step& s, const Llm& llm, const Updated& updated) {
 }  // namespace
 
 void optimizer(Step& s, const Llm& llm, const Updated& updated) {
+  const bool eager = s.workload.training.eager;
   switch (s.workload.training.optimizer) {
     case Optimizer::sgd: return sgd(s, updated.share, llm.hidden);
     case Optimizer::sgd_plain: return sgd_plain(s, updated.share, llm.hidden);
     case Optimizer::adam8bit: return adam_of_8_bits(s, updated.share);
-    case Optimizer::adafactor: return adafactor(s, llm, updated);
-    case Optimizer::muon: return muon(s, llm, updated);
+    case Optimizer::adafactor: return eager ? adafactor_by_tensor(s, llm, updated.share) : adafactor(s, llm, updated);
+    case Optimizer::muon:
+      return eager ? adam(s, muon_by_tensor(s, llm, updated.share), llm.hidden) : muon(s, llm, updated);
     default: return adam(s, updated.share, llm.hidden);
   }
 }

@@ -18,7 +18,7 @@
 #include <algorithm>
 
 #include "ops/as_double.hpp"
-#include "ops/lower/parts.hpp"
+#include "ops/lower/tensors.hpp"
 #include "ops/memory/memory.hpp"
 
 namespace plumbline::lowering {
@@ -29,19 +29,7 @@ constexpr double kBucket = 25 * 1024 * 1024;  // bucket_cap_mb
 /// Elements of the parameters of a forward node, tensor by tensor.
 template <class Visit>
 void each_tensor(const Step& s, int i, Visit visit) {
-  const Node& node = s.graph.nodes[static_cast<std::size_t>(i)];
-  if (const auto* product = std::get_if<Gemm>(&node.op); product != nullptr && node.role == NodeRole::plain) {
-    for (const std::int64_t columns : s.matrices_of(i)) {
-      visit(d(columns) * d(product->k));
-      if (product->bias) visit(d(columns));
-    }
-  } else if (const auto* experts = std::get_if<GroupedGemm>(&node.op)) {
-    visit(d(experts->experts) * d(experts->n) * d(experts->k));
-  } else if (const auto* row = std::get_if<Rowwise>(&node.op)) {
-    const bool layer_norm = row->kind == RowwiseKind::layernorm;
-    if (layer_norm || row->kind == RowwiseKind::rmsnorm) visit(d(row->cols));
-    if (layer_norm) visit(d(row->cols));
-  }
+  for (const TensorShape& tensor : tensors_of(s, i)) visit(d(tensor.rows) * d(tensor.cols));
 }
 
 /// Tensors of the layers, and their buckets, filled in the order of the backward pass; what is left over waits for the last.
@@ -179,6 +167,24 @@ void shard(Step& s, const Llm& llm, double params) {
 }
 
 }  // namespace
+
+std::vector<TensorShape> tensors_of(const Step& s, int i) {
+  std::vector<TensorShape> found;
+  const Node& node = s.graph.nodes[static_cast<std::size_t>(i)];
+  if (const auto* product = std::get_if<Gemm>(&node.op); product != nullptr && node.role == NodeRole::plain) {
+    for (const std::int64_t columns : s.matrices_of(i)) {
+      found.push_back({columns, product->k});
+      if (product->bias) found.push_back({1, columns});
+    }
+  } else if (const auto* experts = std::get_if<GroupedGemm>(&node.op)) {
+    found.push_back({experts->experts * experts->n, experts->k});
+  } else if (const auto* row = std::get_if<Rowwise>(&node.op)) {
+    const bool layer_norm = row->kind == RowwiseKind::layernorm;
+    if (layer_norm || row->kind == RowwiseKind::rmsnorm) found.push_back({1, row->cols});
+    if (layer_norm) found.push_back({1, row->cols});
+  }
+  return found;
+}
 
 std::int64_t tensors_of_layers(const Step& s) {
   std::int64_t tensors = 0;

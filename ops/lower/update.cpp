@@ -16,6 +16,15 @@
 namespace plumbline::lowering {
 namespace {
 
+/// Under autocast to fp16 the loss is scaled, so that small gradients do not vanish, and gradients are multiplied by the inverse
+/// in front of all else, which looks for infinite ones (torch.amp.GradScaler; torch/amp/grad_scaler.py of PyTorch 2.11).
+void unscale(Step& s, const Llm& llm, double params) {
+  const Training& t = s.workload.training;
+  if (!t.autocast(s.types.base) || s.types.base != DType::fp16) return;
+  const std::int64_t rows = ceil_div(static_cast<std::int64_t>(params), llm.hidden);
+  s.add("unscale"_node, Rowwise{RowwiseKind::scale, rows, llm.hidden, false, t.gradient, t.gradient});
+}
+
 std::int64_t elements(double count) { return static_cast<std::int64_t>(count); }
 
 /// What is exchanged of each of HeldParams goes by a name of its own.
@@ -140,6 +149,7 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
     zero_gradients(s, plan.zero < 2 ? params : share);
     if (plan.zero < 2) reduce_gradients(s, held);
   }
+  unscale(s, llm, share);
   if (s.workload.training.clips()) {
     s.add("grad_norm"_node, Scan{ScanKind::norm_all, elements(share), s.workload.training.gradient});
   }

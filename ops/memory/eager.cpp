@@ -25,8 +25,11 @@
 namespace plumbline::lowering {
 namespace {
 
-/// Of the parameters' type: two moments, a momentum, or nothing.
-double states_of(const Training& t) {
+/// Of the parameters' type: two moments, a momentum, or nothing. Muon has a momentum of the layers' matrices (their share here
+/// is that of all but embedding and head); Adafactor sums of rows and columns, a thousandth.
+double states_of(const Training& t, double in_layers) {
+  if (t.optimizer == Optimizer::muon) return 2 - in_layers;
+  if (t.optimizer == Optimizer::adafactor) return 1e-3;
   return t.optimizer == Optimizer::sgd_plain ? 0 : t.optimizer == Optimizer::sgd ? 1 : 2;
 }
 
@@ -55,7 +58,7 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes ends = (llm.tied_embeddings ? 1.0 : 2.0) * head_matrix, shard = all / shards;
   MemoryNeed base;
   base.weights = shard;
-  base.optimizer = states_of(w.training) * shard;
+  base.optimizer = states_of(w.training, 1 - ends / all) * shard;
   base.workspace = kHandles * of.workspace;
   if (shards == 1 && replicas > 1) base.workspace += all;
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
@@ -87,6 +90,9 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}), Bytes{});
   const bool list = w.training.optimizer == Optimizer::adam || w.training.optimizer == Optimizer::adamw;
   at(Bytes{}, shard, list ? shard : Bytes{});
+  // an estimate of the largest tensor's variance; of Muon the largest is in the lists of what is not a layer's matrix
+  const bool loop = w.training.optimizer == Optimizer::adafactor || w.training.optimizer == Optimizer::muon;
+  if (loop) at(Bytes{}, shard, storage(w.training.gradient, d(llm.vocab) * d(llm.hidden) / d(w.parallel.tensor)));
   return most;
 }
 

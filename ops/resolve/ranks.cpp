@@ -180,12 +180,19 @@ void check_schedule(const Llm& llm, const Workload& w, const std::string& place)
 }
 
 /// Of frameworks that launch each operation the launches of these are not on file.
-void refuse_optimizer(const Workload& w, const std::string& place) {
+void refuse_optimizer(const Llm& llm, const Workload& w, const std::string& place) {
   const Optimizer o = w.training.optimizer;
-  const bool lists = o != Optimizer::adafactor && o != Optimizer::muon && o != Optimizer::adam8bit;
-  if (!w.training.eager || lists) return;
-  throw NotModelled(place +
-                    ": optimizer: the launches of adafactor, muon and adam8bit in eager PyTorch are not on file");
+  if (!w.training.eager) return;
+  if (o == Optimizer::adam8bit) {
+    throw NotModelled(place + ": optimizer: the launches of adam8bit in eager PyTorch are not on file");
+  }
+  if (o != Optimizer::adafactor && o != Optimizer::muon) return;
+  const std::string flag = place + ": optimizer: of adafactor and muon in eager PyTorch the launches ";
+  for (const LayerSpec& l : llm.main().kinds) {
+    if (l.ffn && l.ffn->is_moe())
+      throw NotModelled(flag + "for experts, whose tensors are not matrices, are not on file");
+  }
+  if (w.parallel.data > 1) throw NotModelled(flag + "beside replicas are not on file; expected --dp 1");
 }
 
 void refuse_offload(const Workload& w, const std::string& place) {
@@ -243,7 +250,7 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
   check_schedule(llm, w, place);
   refuse_recomputed_layers(llm, w, place);
   refuse_offload(w, place);
-  refuse_optimizer(w, place);
+  refuse_optimizer(llm, w, place);
 }
 
 }  // namespace

@@ -43,6 +43,76 @@ double ending(const std::map<std::string, double>& found, std::string_view end) 
   return sum;
 }
 
+/// Launches of torch.optim's loops as the dispatcher and traces of an H200 have them (data/measurements/h200/pytorch_training,
+/// optimizers.traces): of llama-3.2-1b 113 matrices with the embedding, 112 without, of which 32 have more rows than columns,
+/// and 33 norms.
+TEST(EagerOptions, AdafactorAndMuonGoThroughTensors) {
+  Workload w = training(2, 1024);
+  w.training.optimizer = Optimizer::adafactor;
+  const auto factors = executions("llama-3.2-1b", w);
+  EXPECT_EQ(factors.at("adafactor_matrix.estimate"), 113);
+  EXPECT_EQ(factors.at("adafactor_matrix.over_mean"), 113);
+  EXPECT_EQ(factors.at("adafactor_vector.lerp"), 33);
+  EXPECT_EQ(ending(factors, ".read_weights") + ending(factors, ".read_update"), 292);
+  w.training.optimizer = Optimizer::muon;
+  const auto turned = executions("llama-3.2-1b", w);
+  EXPECT_EQ(turned.at("muon_matrix.gram"), 5 * 112);
+  EXPECT_EQ(turned.at("muon_matrix.square") + turned.at("muon_matrix.product"), 10 * 112);
+  EXPECT_EQ(turned.at("muon_matrix.copy") + turned.at("muon_matrix.copy_gram"), 1088);
+  EXPECT_EQ(turned.at("muon_matrix.copy_turned"), 32);
+  EXPECT_EQ(turned.at("muon_matrix.step") + turned.at("muon_matrix.step_turned"), 112);
+  EXPECT_EQ(turned.at("adamw.step"), 12) << "of the embedding and norms";
+}
+
+/// Once an iteration, however many micro-batches it has.
+TEST(EagerOptions, LoopsRunOnceForAllMicroBatches) {
+  Workload w = training(4, 512);
+  w.training.micro_batch = 2;
+  w.training.optimizer = Optimizer::muon;
+  const auto found = executions("llama-3.2-1b", w);
+  EXPECT_EQ(found.at("muon_matrix.gram"), 5 * 112);
+  EXPECT_EQ(found.at("muon_matrix.accumulate"), 112);
+}
+
+/// On a host that takes a millisecond for the narrow launch each call of a loop takes what a call of inference does there;
+/// that a reduction clears its counters first is a launch more in the same call.
+TEST(EagerOptions, HostsIssueEachLaunchOfALoop) {
+  Workload w = training(1, 64);
+  const auto step = [&](Optimizer optimizer) {
+    w.training.optimizer = optimizer;
+    return predict(load_llm("llama-3.2-1b"), w, h200("1 ms"), RunOptions{Runtime::eager});
+  };
+  const StepPrediction loop = step(Optimizer::adafactor);
+  const HostTime host = h200().stack().host;
+  double launches = 0;  // of the narrow model
+  for (const auto& [name, times] : testing_support::executions(loop)) {
+    const bool further = name.find(".clear_") != std::string::npos;
+    const Seconds each = further ? host.each_further_launch : host.each_launch;
+    if (name.starts_with("adafactor_")) launches += times * (each / host.narrow_launch);
+  }
+  const Seconds lists = step(Optimizer::sgd_plain).latency;
+  EXPECT_NEAR((loop.latency - lists).in(units::ms) / launches, 1, 0.01);
+}
+
+/// GPT-2's queries, keys and values are one matrix.
+TEST(EagerOptions, TensorsAreThoseOfTheSource) {
+  Workload w = training(2, 1024);
+  w.training.optimizer = Optimizer::muon;
+  EXPECT_EQ(executions("gpt2-medium", w).at("muon_matrix.gram"), 5 * 4 * 24);
+}
+
+/// Of fp16 under autocast the loss is scaled; the host reads whether a gradient is infinite.
+TEST(EagerOptions, Fp16UnderAutocastIsScaled) {
+  Workload w = training(4, 1024, "fp16");
+  EXPECT_EQ(executions("llama-3.2-1b", w).count("unscale.list"), 0U);
+  w.training.gradient_given = true;
+  w.training.gradient = DType::fp32;
+  const auto found = executions("llama-3.2-1b", w);
+  EXPECT_EQ(found.at("unscale.list"), 58);
+  EXPECT_EQ(found.at("unscale.list_rest"), 1);
+  EXPECT_EQ(found.at("unscale.read_found"), 1);
+}
+
 /// No kernel of scaled_dot_product_attention is of fp32 and shares key heads. Peaks as recorded (43,853,359,616 and
 /// 33,672,413,696 bytes).
 TEST(EagerOptions, SharedKeyHeadsInFp32WriteScores) {

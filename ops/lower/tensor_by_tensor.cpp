@@ -1,0 +1,113 @@
+// Optimizers of PyTorch 2.11 that go through the parameters in a loop of Python, each tensor by launches of its own: Adafactor
+// as it comes by itself (torch/optim/_adafactor.py, _single_tensor_adafactor) and Muon (torch/optim/_muon.py), which knows no
+// lists. Their launches are on file by node (data/launches); here stand the tensors' shapes and how many there are of each.
+// Each shape is a segment of its own that runs once a tensor; it is `layers`, as the host issues each launch of it.
+//
+// Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks.
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "ops/as_double.hpp"
+#include "ops/lower/tensors.hpp"
+
+namespace plumbline::lowering {
+namespace {
+
+using Tensors = std::map<TensorShape, std::int64_t>;
+
+/// Of these models queries, keys and values are one matrix in the source.
+bool joins_queries(const Llm& llm) {
+  static constexpr std::string_view kJoined[] = {"gpt2",  "phi3",    "gpt_neox", "gpt_bigcode", "falcon",
+                                                 "bloom", "codegen", "mpt",      "persimmon",   "dbrx"};
+  return std::find(std::begin(kJoined), std::end(kJoined), llm.model_type) != std::end(kJoined);
+}
+
+/// ... and gate and up.
+bool joins_gate(const Llm& llm) {
+  return llm.model_type == "phi3" || llm.model_type == "glm" || llm.model_type == "glm4";
+}
+
+/// Whether a node's matrix stands in the source behind the rows of the product before it.
+bool stands_behind(const Llm& llm, std::string_view name) {
+  if (name == "k_proj" || name == "v_proj") return joins_queries(llm);
+  return name == "up_proj" && joins_gate(llm);
+}
+
+/// Parameters of the layers by shape. Rows that join others' are of the same number of columns, or of a bias.
+Tensors tensors_of_all_layers(const Step& s, const Llm& llm) {
+  Tensors all;
+  for (const Segment& segment : s.graph.segments) {
+    if (!segment.layers || segment.forward >= 0) continue;
+    std::vector<TensorShape> found;
+    std::size_t first = 0;  // tensor of the last product that others stand behind
+    for (int i = segment.first; i < segment.first + segment.size; ++i) {
+      const std::vector<TensorShape> own = tensors_of(s, i);
+      if (own.empty()) continue;
+      if (stands_behind(llm, s.graph.nodes[static_cast<std::size_t>(i)].name) && found.size() >= first + own.size()) {
+        for (std::size_t t = 0; t < own.size(); ++t) {
+          TensorShape& joined = found[first + t];
+          (joined.rows == 1 ? joined.cols : joined.rows) += own[t].rows == 1 ? own[t].cols : own[t].rows;
+        }
+        continue;
+      }
+      first = found.size();
+      found.insert(found.end(), own.begin(), own.end());
+    }
+    for (const TensorShape& tensor : found) all[tensor] += segment.repeat;
+  }
+  return all;
+}
+
+double elements_of(const TensorShape& t) { return d(t.rows) * d(t.cols); }
+
+/// A segment that runs once for each of `count` tensors of one shape, behind what is open.
+void add(Step& s, NodeTag name, const TensorShape& tensor, std::int64_t count) {
+  const DType type = s.workload.training.gradient;
+  s.close();
+  s.open("optimizer_loop", count);
+  s.graph.segments.back().once = true;
+  s.graph.segments.back().layers = true;
+  s.add(name, Rowwise{RowwiseKind::adamw, tensor.rows, tensor.cols, false, type, type});
+}
+
+}  // namespace
+
+void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
+  Tensors all = tensors_of_all_layers(s, llm);
+  double rest = params;
+  for (const auto& [tensor, count] : all) rest -= elements_of(tensor) * d(count);
+  const TensorShape table{llm.vocab / s.tp(), llm.hidden};
+  for (int i = 0; i < (llm.tied_embeddings || !llm.has_head ? 1 : 2) && rest >= elements_of(table); ++i) {
+    ++all[table];
+    rest -= elements_of(table);
+  }
+  // the last norm, or a table of positions
+  constexpr std::int64_t kFewRows = 8;
+  const auto rows = static_cast<std::int64_t>(rest / d(llm.hidden));
+  if (rows > kFewRows) ++all[{rows, llm.hidden}];
+  else if (rows > 0) all[{1, llm.hidden}] += rows;
+  ++s.graph.eager.walks;  // to gather them, and to leave their gradients behind
+  for (const auto& [tensor, count] : all) {
+    if (tensor.rows == 1) add(s, "adafactor_vector"_node, tensor, count);
+    else add(s, "adafactor_matrix"_node, tensor, count);
+  }
+}
+
+double muon_by_tensor(Step& s, const Llm& llm, double params) {
+  const Tensors all = tensors_of_all_layers(s, llm);
+  for (const auto& [tensor, count] : all) {
+    if (tensor.rows == 1) continue;
+    add(s, "muon_matrix"_node, tensor, count);
+    s.graph.eager.tensors -= count;  // those that are in lists
+    params -= elements_of(tensor) * d(count);
+  }
+  s.close();
+  s.open("optimizer", 1);
+  s.graph.segments.back().once = true;
+  return std::max(params, d(llm.hidden));
+}
+
+}  // namespace plumbline::lowering
