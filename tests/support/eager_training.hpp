@@ -48,8 +48,6 @@ inline Workload on_several(std::int64_t replicas, std::int64_t batch, std::int64
   return w;
 }
 
-inline Workload on_two(std::int64_t batch, std::int64_t prompt, int zero) {
-  return on_several(2, batch, prompt, zero);
-}
+inline Workload on_two(std::int64_t batch, std::int64_t prompt, int zero) { return on_several(2, batch, prompt, zero); }
 
 }  // namespace plumbline::testing_support
