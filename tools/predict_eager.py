@@ -241,6 +241,8 @@ def main():
         return
     if args.recorded:
         folder = os.path.join(ROOT, "data", "measurements", "h200", "pytorch_training")
+        for models in glob.glob(os.path.join(folder, "*.models.json")):
+            trace_training_models.add_models(models)
         args.steps = sorted(path for path in glob.glob(os.path.join(folder, "*steps*.jsonl")) if not path.endswith("fake.steps.jsonl"))
     compare(args)
 

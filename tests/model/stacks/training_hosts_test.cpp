@@ -40,7 +40,7 @@ TEST(TrainingHosts, ShowInTheBandWhereTheHostIsTheLimit) {
   const StepPrediction waits = iteration(machine, 1, 256), works = iteration(machine, 8, 4096);
   ASSERT_TRUE(waits.waits_for_host);
   EXPECT_GE(waits.high / waits.latency, 0.9 * machine.stack().host.training_hosts.slow);
-  EXPECT_LT(half_width(works), 0.5 * half_width(waits));
+  EXPECT_LT(half_width(works), 0.6 * half_width(waits));
 }
 
 TEST(TrainingHosts, OneThatWasMeasuredVariesLess) {
