@@ -110,7 +110,8 @@ std::vector<double> offsets(const std::vector<Board>& boards, std::size_t full,
                             std::map<std::string, double> Board::*of, bool at_cap) {
   const double nearly_cap = std::log(0.97 * 700);
   std::vector<double> sums(boards.size()), counts(boards.size());
-  for (const auto& [step, first] : boards.front().power) {
+  for (const auto& of_first : boards.front().power) {
+    const std::string& step = of_first.first;
     const auto held = std::count_if(boards.begin(), boards.begin() + static_cast<std::ptrdiff_t>(full),
                                     [&](const Board& b) { return b.power.at(step) > nearly_cap; });
     if (held != (at_cap ? static_cast<std::ptrdiff_t>(full) : 0)) continue;
