@@ -13,8 +13,8 @@ namespace plumbline {
 ///     "gathered_again_unit": 20, "summed_unit": 30, "summed_tensor": 0.4, "walked_tensor": 0.3, "listed_tensor": 0.1,
 ///     "walked_shard": 1, "listed_shard": 0.2, "source": "..." }
 struct TrainingHost {
-  Seconds
-      narrow_launch;  ///< of a host that nobody measured; 0: the file does not say, all calls are HostTime::each_launch
+  /// Of a host that nobody measured; 0: the file does not say, all calls are HostTime::each_launch.
+  Seconds narrow_launch;
   /// Of the forward pass: a call that launches, a launch more that a library makes in it; of each layer and each that has
   /// experts, modules, shapes and views in Python.
   double forward_call = 0, further_launch = 0, forward_layer = 0, experts_layer = 0;
