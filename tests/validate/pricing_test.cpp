@@ -83,6 +83,22 @@ TEST(ExpertsOf, GoByTheKernel) {
   EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("grouped_gemm", groups, "", "torch-2.11")).name, "trt-llm");
 }
 
+/// A product of heads whose rows are rounded in the call holds launches beside it; weights that were widened beforehand
+/// need no rounding.
+TEST(ProductsOfHeads, HoldWhatTheirCollectorsTimed) {
+  const auto time = [](const char* gpu, const char* stack, const char* scope) {
+    Measurement of = row("gemm", "M=2048;N=128;K=512;batch=64", gpu, stack);
+    of.what.op = parse_op("gemm", "fp8", "M=2048;N=128;K=512;batch=64;block=128");
+    of.origin.scope = scope;
+    return price({of}, {}).rows.at(0).predicted;
+  };
+  const Seconds alone = time("h200_sxm", "trtllm-1.3.0", "bmm"),
+                rounded = time("h200_sxm", "trtllm-1.3.0", "quantize+bmm");
+  EXPECT_GT(rounded, 2 * alone);
+  EXPECT_GT(time("h200_sxm", "sglang-0.5.14", "quantize+bmm"), alone);
+  EXPECT_LT(time("b200_sxm", "trtllm-1.3.0", "quantize+bmm"), 0.7 * rounded);
+}
+
 /// What rounding leaves over of a power law went elsewhere in the releases that the A100's tables are of.
 TEST(RowsOfExperts, AreCalledAsTheirCollectorDid) {
   const auto leftover = [](const char* shape, const char* stack) {

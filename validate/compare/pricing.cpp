@@ -13,6 +13,7 @@
 #include "ops/plan/text.hpp"
 #include "ops/table/text.hpp"
 #include "validate/compare/busy.hpp"
+#include "validate/compare/heads.hpp"
 #include "validate/parallel.hpp"
 
 namespace plumbline {
@@ -179,6 +180,7 @@ Op as_called(const Measurement& row) {
 Seconds predict_as_measured(const Measurement& row, const Machine& machine, Predictor& predictor,
                             OpPrediction& scratch) {
   const Protocol& protocol = row.origin.protocol;
+  if (rounds_heads(row)) return predict_heads(row, machine, predictor, scratch);
   if (protocol.known) return predict_as_timed(as_called(row), protocol, machine, predictor, scratch);
   const std::string plan = row.kernels == KernelSet::own ? row.plan : "";  // the library's are no plans of ours
   const auto gemm_plan = parse_gemm_plan(plan);
