@@ -29,6 +29,9 @@ std::string shortened(const std::string& text) {
 json parse_text(const std::string& text, const std::string& place) {
   try {
     const std::string tamed = tame_json(text, place);
+    if (tamed.find_first_not_of(" \t\r\n") == std::string::npos) {
+      throw BadInput(place + ": not JSON: the file is empty");
+    }
     json root = json::parse(tamed);
     refuse_keys_twice(tamed, place);
     return root;
@@ -167,9 +170,8 @@ double JsonValue::as_number() const {
 
 std::int64_t JsonValue::as_integer() const {
   const double value = as_number();
-  if (value != std::floor(value) || std::abs(value) > kExactIntegerLimit) {
-    fail("expected a whole number, found " + shortened(dump()));
-  }
+  if (value != std::floor(value)) fail("expected a whole number, found " + shortened(dump()));
+  if (std::abs(value) > kExactIntegerLimit) fail("expected a whole number up to 2^53, found " + shortened(dump()));
   return static_cast<std::int64_t>(value);
 }
 

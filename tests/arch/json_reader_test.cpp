@@ -48,7 +48,8 @@ TEST(JsonReader, RefusesBytesOfZero) {
 TEST(JsonReader, SyntaxErrorsHavePlaceLineAndColumn) {
   EXPECT_THAT(refusal([] { doc("{\n  \"a\": 1,\n  \"b\" 2\n}"); }),
               AllOf(StartsWith("f.json: not JSON: "), HasSubstr("line 3"), HasSubstr("column")));
-  EXPECT_THAT(refusal([] { doc(""); }), StartsWith("f.json: not JSON"));
+  EXPECT_EQ(refusal([] { doc(""); }), "f.json: not JSON: the file is empty");
+  EXPECT_EQ(refusal([] { doc("\xEF\xBB\xBF\r\n"); }), "f.json: not JSON: the file is empty");
   EXPECT_THAT(refusal([] { doc("{\"a\": \"\xff\"}"); }), StartsWith("f.json: not JSON"));
 }
 

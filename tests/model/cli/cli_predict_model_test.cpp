@@ -58,6 +58,9 @@ TEST(PredictModel, RefusesBadUsageInOneLineWithTheNearestName) {
   expect_refusal({"lm"}, 2, "unknown command 'lm' (did you mean 'llm'?)");
   expect_refusal(decode({"--batchh", "4"}), 2, "unknown option '--batchh' (did you mean '--batch'?)");
   expect_refusal({"llm", "--gpuu", "h200"}, 2, "did you mean '--gpu'?");
+  expect_refusal(decode({"--batch", "4", "--batch", "8"}), 2, "--batch: expected once, found 2 times");
+  expect_refusal(decode({"--top"}), 2, "--top: expected N, found nothing");
+  expect_refusal(decode({"--out", ""}), 2, "--out: expected FILE, found nothing");
   expect_refusal({"llm", "--model", "llama-3.1-8b", "--gpu", "h200"}, 2, "--phase is required");
   expect_refusal(decode({"--batch"}), 2, "--batch");
   expect_refusal(decode({"--batch", "0"}), 2, "--batch: expected a whole number from 1 to");

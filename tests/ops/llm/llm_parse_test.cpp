@@ -191,7 +191,7 @@ TEST(ParseLlm, RefusesNamingTheKey) {
   EXPECT_EQ(refusal(llama(R"(,"num_hidden_layers":10001)")),
             "test: /num_hidden_layers: expected a whole number from 1 to 10000, found 10001");
   EXPECT_EQ(refusal(llama(R"(,"intermediate_size":1e300)")),
-            "test: /intermediate_size: expected a whole number, found 1e+300");
+            "test: /intermediate_size: expected a whole number up to 2^53, found 1e+300");
   EXPECT_EQ(refusal(llama(R"(,"hidden_size":66)")),
             "test: /: the hidden width 66 is no multiple of the 4 query heads and there is no 'head_dim'");
   EXPECT_EQ(refusal(llama(R"(,"num_key_value_heads":3)")),
