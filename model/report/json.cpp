@@ -179,7 +179,8 @@ std::string op_json(const OpReport& r) {
   for (int i = 0; i < p.launch_count; ++i) {
     out["launches"].push_back(launch_json(p.launches[static_cast<std::size_t>(i)]));
   }
-  if (const auto loss = rule_loss(r.op, r.machine)) {
+  const OtherKernels others = other_kernels(r.op, p, r.machine);
+  if (const auto& loss = others.rule) {
     out["rule"] = {{"library", loss->rule->library},
                    {"what", loss->rule->what},
                    {"source", loss->rule->source},
@@ -187,10 +188,10 @@ std::string op_json(const OpReport& r) {
                    {"cheapest_splits", loss->cheapest.attention_plan.splits},
                    {"cheapest_latency_s", finite(loss->cheapest.time.in(units::s), "rule/cheapest_latency_s")}};
   }
-  if (const auto untuned = untuned_time(r.op, p, r.machine)) {
-    out["untuned_latency_s"] = finite(untuned->in(units::s), "untuned_latency_s");
+  if (others.untuned) {
+    out["untuned_latency_s"] = finite(others.untuned->in(units::s), "untuned_latency_s");
   }
-  out["explain"] = explain(r.op, p, r.machine);
+  out["explain"] = explain(r.op, p, r.machine, others);
   out["advice"] = advice_json(r.advice);
   out["assumptions"] = all_assumptions(r.machine, {}, r.remarks);
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
