@@ -33,7 +33,7 @@ void put_figures(Json& row, const OpPrediction& p) {
   row["power_low_W"] = optional_figure(p.power_low, units::W, "power_low_W");
   row["power_high_W"] = optional_figure(p.power_high, units::W, "power_high_W");
   row["energy_J"] = optional_figure(p.energy, units::J, "energy_J");
-  put_energy_band(row, p.energy, p.power, p.power_low, p.power_high, p.time, p.low, p.high);
+  put_energy_band(row, p, p.time);
   row["sm_clock_Hz"] = finite(p.clock.in(units::Hz), "sm_clock_Hz");
   row["power_limited"] = p.power_limited;
   row["provenance"] = name(p.provenance);
@@ -131,7 +131,7 @@ std::string step_json(const StepReport& r) {
   out["band"] = band_json(s.whole_steps);
   out["tokens_per_s"] = finite(s.tokens_per_s, "tokens_per_s");
   out["energy_J"] = optional_figure(s.energy, units::J, "energy_J");
-  put_energy_band(out, s.energy, s.power, s.power_low, s.power_high, s.latency, s.low, s.high);
+  put_energy_band(out, s, s.latency);
   out["power_W"] = optional_figure(s.power, units::W, "power_W");
   out["power_low_W"] = optional_figure(s.power_low, units::W, "power_low_W");
   out["power_high_W"] = optional_figure(s.power_high, units::W, "power_high_W");
