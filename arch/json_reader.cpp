@@ -235,7 +235,12 @@ std::string JsonValue::place() const {
 }
 
 void JsonValue::fail(const std::string& expected_and_found) const {
-  throw BadInput(place() + ": " + expected_and_found);
+  // what stands there, where whoever refuses it says nothing of it
+  const json& node = as_json(node_);
+  const bool says =
+      !expected_and_found.starts_with("expected") || expected_and_found.find("found") != std::string::npos;
+  throw BadInput(place() + ": " + expected_and_found +
+                 (says || node.is_structured() ? "" : ", found " + shortened(dump())));
 }
 
 std::string JsonValue::dump() const { return as_json(node_).dump(-1, ' ', false, json::error_handler_t::replace); }

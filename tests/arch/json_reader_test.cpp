@@ -62,6 +62,9 @@ TEST(JsonReader, MessagesNameThePathAndWhatWasExpected) {
   EXPECT_THAT(refusal([&] { d.root().at("memory").at("bandwith"); }), HasSubstr("did you mean 'bandwidth'?"));
   EXPECT_THAT(refusal([&] { d.root().at("n").as_integer(); }), HasSubstr("/n: expected a whole number, found 1.5"));
   EXPECT_THAT(refusal([&] { d.root().at("big").as_integer(); }), HasSubstr("whole number"));
+  EXPECT_EQ(refusal([&] { d.root().at("n").fail("expected 1"); }), "f.json: /n: expected 1, found 1.5");
+  EXPECT_EQ(refusal([&] { d.root().at("n").fail("is spare"); }), "f.json: /n: is spare");
+  EXPECT_EQ(refusal([&] { d.root().at("memory").fail("expected a list"); }), "f.json: /memory: expected a list");
   EXPECT_THAT(refusal([&] { d.root().at("n").as_string(); }), HasSubstr("expected a string"));
   EXPECT_THAT(refusal([&] { d.root().at("n").as_bool(); }), HasSubstr("expected true or false"));
   EXPECT_THAT(refusal([&] {

@@ -146,6 +146,8 @@ TEST(PredictModel, PlansOfSeveralGpusAreChecked) {
   expect_refusal(decode({"--zero", "1"}), 2, "with phase train");
   expect_refusal(decode({"--tp", "2", "--expert-load", "power:1"}), 2, "the model has no experts");
   expect_refusal(decode({"--expert-load", "power:x"}), 2, "--expert-load: expected power:A");
+  expect_refusal(decode({"--expert-load", "power:11"}), 2, "from 0 to 10; found 'power:11'");
+  expect_refusal(decode({"--expert-load", "unifrm"}), 2, "did you mean 'uniform'?");
 }
 
 TEST(PredictModel, PlanRanksWhatIsLegal) {
