@@ -218,7 +218,7 @@ TEST(ParseLlm, RefusesNamingTheKey) {
             "[\"CrossAttnDownBlock2D\",\"CrossAttnDownBlock2D\",\"DownBlock2D\"], which are understood");
   EXPECT_EQ(refusal(R"({"model_type":"t5","d_model":64,"num_heads":4,"d_kv":16,"num_layers":1,"d_ff":99,"vocab_size":9,
                         "feed_forward_proj":"relu","is_gated_act":true})"),
-            "test: /is_gated_act: expected what 'feed_forward_proj' says");
+            "test: /is_gated_act: expected what 'feed_forward_proj' says, found true");
   EXPECT_EQ(refusal("[1]"), "test: /: expected an object with the keys of a config.json");
   EXPECT_THAT(refusal("{\"hidden_size\": }"), HasSubstr("test: not JSON"));
 }
