@@ -88,8 +88,9 @@ std::string inputs_markup(const std::vector<const Study*>& studies) {
   }
   std::vector<std::pair<std::string, std::string>> lines;
   for (const StudyInput& each : all) {
-    const std::string source = each.source.empty() ? "number by number" : each.source;
-    lines.emplace_back(each.what, each.name + ": " + each.file + ", source " + source + ", SHA-256 " + each.sha256);
+    lines.emplace_back(each.what + " " + each.name, each.file);
+    lines.emplace_back("source", each.source.empty() ? "number by number" : each.source);
+    lines.emplace_back("SHA-256", each.sha256);
   }
   return html::facts(lines) + html::note("By " + program_version() + ". Each file says where its numbers are from.");
 }
