@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -145,11 +146,21 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+/// The same letter, small for large: any other name of one letter is as far from it as the next.
+std::string other_case(char letter, const std::vector<std::string>& candidates) {
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  const auto found = std::find_if(candidates.begin(), candidates.end(), [&](const std::string& name) {
+    return name.size() == 1 && lower(name.front()) == lower(letter);
+  });
+  return found == candidates.end() ? "" : *found;
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view text, const std::vector<std::string>& candidates) {
   constexpr std::size_t kLongestCompared = 100;  // a longer text is no typo of a name
   if (text.empty() || text.size() > kLongestCompared) return "";
+  if (text.size() == 1) return other_case(text.front(), candidates);
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(1, text.size() / 3) + 1;
   for (const std::string& candidate : candidates) {

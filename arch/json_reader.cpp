@@ -29,6 +29,9 @@ std::string shortened(const std::string& text) {
 json parse_text(const std::string& text, const std::string& place) {
   try {
     const std::string tamed = tame_json(text, place);
+    if (tamed.find_first_not_of(" \t\r\n") == std::string::npos) {
+      throw BadInput(place + ": not JSON: the file is empty");
+    }
     json root = json::parse(tamed);
     refuse_keys_twice(tamed, place);
     return root;
@@ -167,9 +170,8 @@ double JsonValue::as_number() const {
 
 std::int64_t JsonValue::as_integer() const {
   const double value = as_number();
-  if (value != std::floor(value) || std::abs(value) > kExactIntegerLimit) {
-    fail("expected a whole number, found " + shortened(dump()));
-  }
+  if (value != std::floor(value)) fail("expected a whole number, found " + shortened(dump()));
+  if (std::abs(value) > kExactIntegerLimit) fail("expected a whole number up to 2^53, found " + shortened(dump()));
   return static_cast<std::int64_t>(value);
 }
 
@@ -233,7 +235,12 @@ std::string JsonValue::place() const {
 }
 
 void JsonValue::fail(const std::string& expected_and_found) const {
-  throw BadInput(place() + ": " + expected_and_found);
+  // what stands there, where whoever refuses it says nothing of it
+  const json& node = as_json(node_);
+  const bool says =
+      !expected_and_found.starts_with("expected") || expected_and_found.find("found") != std::string::npos;
+  throw BadInput(place() + ": " + expected_and_found +
+                 (says || node.is_structured() ? "" : ", found " + shortened(dump())));
 }
 
 std::string JsonValue::dump() const { return as_json(node_).dump(-1, ' ', false, json::error_handler_t::replace); }

@@ -79,7 +79,10 @@ void check_clock(const Rates& m, const MachineOptions& options) {
     throw BadInput("SM clock: expected from " + format(lowest) + " to the boost clock of " + format(m.gpu.boost_clock) +
                    ", found " + format(*options.sm_clock));
   }
-  if (m.power_cap <= idle) throw BadInput("power cap: expected more than the " + format(idle) + " of an idle chip");
+  if (m.power_cap <= idle) {
+    throw BadInput("power cap: expected more than the " + format(idle) + " of an idle chip, found " +
+                   format(m.power_cap));
+  }
 }
 
 Machine machine_of(std::shared_ptr<const Origin> origin, const GpuNumbers& numbers, bool changed,

@@ -241,6 +241,21 @@ std::size_t CsvHeader::require(std::string_view name) const {
   throw BadInput(place_ + ": expected a column '" + std::string(name) + "'" + did_you_mean(name, names_));
 }
 
+void CsvHeader::refuse_slips(const std::vector<std::string>& names) const {
+  constexpr std::size_t kShortWord = 3;  // "tp" and "id" are a letter away from many a column of somebody's own
+  std::vector<std::string> absent;
+  for (const std::string& name : names) {
+    if (!find(name)) absent.push_back(name);
+  }
+  for (const std::string& column : names_) {
+    if (column.size() <= kShortWord || std::find(names.begin(), names.end(), column) != names.end()) continue;
+    const std::string near = nearest_name(column, absent);
+    const bool one_letter = near.size() <= column.size() + 1 && column.size() <= near.size() + 1;
+    if (near.empty() || !one_letter) continue;
+    throw BadInput(place_ + ": column '" + column + "': expected '" + near + "', or a name less like it");
+  }
+}
+
 void append_csv_field(std::string& out, std::string_view field) {
   if (field.find_first_of(",\"\r\n") == std::string_view::npos) {
     out += field;

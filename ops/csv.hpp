@@ -96,6 +96,9 @@ class CsvHeader {
   std::optional<std::size_t> find(std::string_view name) const;
   /// Throws BadInput with the nearest name when there is no such column.
   std::size_t require(std::string_view name) const;
+  /// Throws BadInput for a column that is spelled as one of `names`, which is not there itself, but for a letter: a slip that
+  /// would leave every row at the default.
+  void refuse_slips(const std::vector<std::string>& names) const;
 
  private:
   std::string place_, record_;

@@ -8,7 +8,7 @@ namespace {
 using namespace std::string_view_literals;
 
 /// `_fraction`: of the descriptor's number of that name; `_clk`: SM clocks; `tma_`: fills of shared memory by bulk
-/// copies. These are read by the engine (model/engine/machine.cpp).
+/// copies. These are read by the engine (model/machine/read_scalars.cpp).
 constexpr std::array kMachine{
     "dram_loaded_latency_ratio"sv,
     "dram_mix_loss_fraction"sv,

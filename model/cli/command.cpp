@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "arch/error.hpp"
 #include "model/report/columns.hpp"
 
 namespace plumbline::cli {
@@ -43,7 +44,11 @@ Command Command::subcommand(const std::string& name, const std::string& help) co
 
 Option Command::text(const std::string& flag, const std::string& shape, const std::string& help,
                      std::string& target) const {
-  return value(flag, shape, help, [&target](const std::string& text) { target = text; });
+  return value(flag, shape, help, [&target, flag, shape](const std::string& text) {
+    // an empty text stands for "not given" further down, where a script's unset variable would pass unseen
+    if (text.empty()) throw BadInput(flag + ": expected " + (shape.empty() ? "a name" : shape) + ", found nothing");
+    target = text;
+  });
 }
 
 Option Command::value(const std::string& flag, const std::string& shape, const std::string& help,

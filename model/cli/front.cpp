@@ -47,6 +47,20 @@ std::string place(const CLI::App& root, const std::vector<std::string>& words) {
   throw BadInput("unknown command '" + asked + "'" + did_you_mean(asked, commands));
 }
 
+/// CLI11's counts of values: "--batch: At Most 1 required but received 2", "--top: 1 required N missing".
+std::string in_our_words(std::string text) {
+  constexpr std::string_view kTwice = ": At Most 1 required but received ", kLacks = ": 1 required ", kEnd = " missing";
+  if (const auto at = text.find(kTwice); at != std::string::npos) {
+    return text.substr(0, at) + ": expected once, found " + text.substr(at + kTwice.size()) + " times";
+  }
+  if (const auto at = text.find(kLacks); at != std::string::npos && text.ends_with(kEnd)) {
+    const std::size_t shape = at + kLacks.size();
+    return text.substr(0, at) + ": expected " + text.substr(shape, text.size() - kEnd.size() - shape) +
+           ", found nothing";
+  }
+  return text;
+}
+
 /// What is wrong with the command line, in our words where CLI11's are not enough.
 std::string complaint(const CLI::App& root, const std::string& where, const CLI::ParseError& error) {
   // CLI11 looks for missing options before it minds unknown ones; a misspelt option is both.
@@ -54,7 +68,7 @@ std::string complaint(const CLI::App& root, const std::string& where, const CLI:
   const bool takes_others = !chosen.empty() && chosen.front()->get_allow_extras();
   if (!takes_others && !root.remaining(true).empty()) return unplaced(root);
   if (chosen.empty()) return "expected a command, such as llm, op or list (see --help)";
-  return std::string(error.what()) + " (see " + where + " --help)";
+  return in_our_words(error.what()) + " (see " + where + " --help)";
 }
 
 void set_up(CLI::App& root, Action& action, const Surroundings& surroundings) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <sstream>
 
@@ -105,8 +106,17 @@ ExpertLoad expert_load_of(const std::string& flag, const std::string& text) {
   if (text == "uniform") return load;
   constexpr std::string_view kPower = "power:";
   if (text.rfind(kPower, 0) == 0) {
-    load.power = number_of(text.substr(kPower.size()), flag, "power:A with A from 0 to 10");
+    constexpr double kSteepest = 10;
+    const std::string expected = "power:A with A from 0 to 10";
+    load.power = number_of(text.substr(kPower.size()), flag, expected);
+    if (!(load.power >= 0 && load.power <= kSteepest)) {
+      throw BadInput(flag + ": expected " + expected + "; found '" + text + "'");
+    }
     return load;
+  }
+  const std::string near = did_you_mean(text, {"uniform"});
+  if (!near.empty() && !std::filesystem::exists(text)) {
+    throw BadInput(flag + ": expected uniform, power:A or a file; found '" + text + "'" + near);
   }
   load.counts = counts_of(flag, text);
   return load;

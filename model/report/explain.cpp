@@ -155,6 +155,10 @@ void plan_line(std::string& out, const OpPrediction& p) {
 }  // namespace
 
 std::string explain(const Op& op, const OpPrediction& p, const Machine& machine) {
+  return explain(op, p, machine, other_kernels(op, p, machine));
+}
+
+std::string explain(const Op& op, const OpPrediction& p, const Machine& machine, const OtherKernels& others) {
   const Rates& m = machine.rates();
   std::string out;
   const Work w = work(op);
@@ -169,10 +173,10 @@ std::string explain(const Op& op, const OpPrediction& p, const Machine& machine)
     line(out, "  datasheet roofline %s: the prediction is %.2f x that", format(floor).c_str(), p.time / floor);
   }
   plan_line(out, p);
-  if (const auto loss = rule_loss(op, machine)) out += "  rule: " + rule_text(*loss) + "\n";
-  if (const auto untuned = untuned_time(op, p, machine)) {
+  if (others.rule) out += "  rule: " + rule_text(*others.rule) + "\n";
+  if (others.untuned) {
     line(out, "  not tuned: %s, by the first tile of the library's list, where its tuner has no entry for this call",
-         format(*untuned).c_str());
+         format(*others.untuned).c_str());
   }
   for (int i = 0; i < p.launch_count; ++i) launch(out, p.launches[static_cast<std::size_t>(i)], m);
   if (p.launch_count > 0) {

@@ -1,5 +1,7 @@
 // A whole answer of a model as a table, JSON and CSV.
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -60,9 +62,6 @@ std::string phases(const GenerateReport& r, const TextStyle& style) {
 }
 
 std::string operators(const GenerateReport& r, const TextStyle& style) {
-  using enum Columns::Align;
-  Columns table(
-      {{"operator"}, {"phase"}, {"kind"}, {"count", right}, {"total", right}, {"of all", right}, {"energy", right}});
   std::vector<OperatorSum> rows = r.all.ops;
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
   const auto most = static_cast<std::size_t>(r.question.top == 0 ? 12 : r.question.top);
@@ -70,10 +69,7 @@ std::string operators(const GenerateReport& r, const TextStyle& style) {
   for (std::size_t i = most; i < rows.size(); ++i) others += rows[i].time;
   const std::size_t cut = rows.size() > most ? rows.size() - most : 0;
   rows.resize(rows.size() - cut);
-  for (const OperatorSum& o : rows) {
-    table.add({o.name, std::string(word_of(kPhaseWords, o.phase)), o.op, format(o.count), format(o.time),
-               percent(o.time / r.all.latency), o.energy ? format(*o.energy) : "-"});
-  }
+  Columns table = sum_columns(rows, r.all.latency);
   if (cut > 0) {
     table.add({std::to_string(cut) + " others", "", "", "", format(others), percent(others / r.all.latency)});
   }
@@ -81,6 +77,19 @@ std::string operators(const GenerateReport& r, const TextStyle& style) {
 }
 
 }  // namespace
+
+Columns sum_columns(const std::vector<OperatorSum>& operators, Seconds all) {
+  using enum Columns::Align;
+  Columns table(
+      {{"operator"}, {"phase"}, {"kind"}, {"count", right}, {"total", right}, {"of all", right}, {"energy", right}});
+  for (const OperatorSum& o : operators) {
+    const bool whole = o.count == std::floor(o.count) && o.count < 1e15;
+    table.add({o.name, std::string(word_of(kPhaseWords, o.phase)), o.op,
+               whole ? std::to_string(static_cast<std::int64_t>(o.count)) : format(o.count), format(o.time),
+               percent(o.time / all), o.energy ? format(*o.energy) : "-"});
+  }
+  return table;
+}
 
 Columns phase_columns(const GenerateReport& r) {
   using enum Columns::Align;

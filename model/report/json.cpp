@@ -33,7 +33,7 @@ void put_figures(Json& row, const OpPrediction& p) {
   row["power_low_W"] = optional_figure(p.power_low, units::W, "power_low_W");
   row["power_high_W"] = optional_figure(p.power_high, units::W, "power_high_W");
   row["energy_J"] = optional_figure(p.energy, units::J, "energy_J");
-  put_energy_band(row, p.energy, p.power, p.power_low, p.power_high, p.time, p.low, p.high);
+  put_energy_band(row, p, p.time);
   row["sm_clock_Hz"] = finite(p.clock.in(units::Hz), "sm_clock_Hz");
   row["power_limited"] = p.power_limited;
   row["provenance"] = name(p.provenance);
@@ -131,7 +131,7 @@ std::string step_json(const StepReport& r) {
   out["band"] = band_json(s.whole_steps);
   out["tokens_per_s"] = finite(s.tokens_per_s, "tokens_per_s");
   out["energy_J"] = optional_figure(s.energy, units::J, "energy_J");
-  put_energy_band(out, s.energy, s.power, s.power_low, s.power_high, s.latency, s.low, s.high);
+  put_energy_band(out, s, s.latency);
   out["power_W"] = optional_figure(s.power, units::W, "power_W");
   out["power_low_W"] = optional_figure(s.power_low, units::W, "power_low_W");
   out["power_high_W"] = optional_figure(s.power_high, units::W, "power_high_W");
@@ -179,7 +179,8 @@ std::string op_json(const OpReport& r) {
   for (int i = 0; i < p.launch_count; ++i) {
     out["launches"].push_back(launch_json(p.launches[static_cast<std::size_t>(i)]));
   }
-  if (const auto loss = rule_loss(r.op, r.machine)) {
+  const OtherKernels others = other_kernels(r.op, p, r.machine);
+  if (const auto& loss = others.rule) {
     out["rule"] = {{"library", loss->rule->library},
                    {"what", loss->rule->what},
                    {"source", loss->rule->source},
@@ -187,10 +188,10 @@ std::string op_json(const OpReport& r) {
                    {"cheapest_splits", loss->cheapest.attention_plan.splits},
                    {"cheapest_latency_s", finite(loss->cheapest.time.in(units::s), "rule/cheapest_latency_s")}};
   }
-  if (const auto untuned = untuned_time(r.op, p, r.machine)) {
-    out["untuned_latency_s"] = finite(untuned->in(units::s), "untuned_latency_s");
+  if (others.untuned) {
+    out["untuned_latency_s"] = finite(others.untuned->in(units::s), "untuned_latency_s");
   }
-  out["explain"] = explain(r.op, p, r.machine);
+  out["explain"] = explain(r.op, p, r.machine, others);
   out["advice"] = advice_json(r.advice);
   out["assumptions"] = all_assumptions(r.machine, {}, r.remarks);
   return out.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

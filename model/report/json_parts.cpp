@@ -16,17 +16,6 @@ double finite(double value, const char* key) {
   return value;
 }
 
-void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watts> power, std::optional<Watts> low,
-                     std::optional<Watts> high, Seconds time, Seconds time_low, Seconds time_high) {
-  std::optional<Joules> least, most;
-  if (energy && power && low && high) {
-    const EnergyBand band = energy_band(*energy, *power, *low, *high, time, time_low, time_high);
-    least = band.low, most = band.high;
-  }
-  row["energy_low_J"] = optional_figure(least, units::J, "energy_low_J");
-  row["energy_high_J"] = optional_figure(most, units::J, "energy_high_J");
-}
-
 Json memory_json(const MemoryNeed& need, Bytes capacity) {
   const auto bytes = [](Bytes b) { return finite(b.in(units::B), "memory_bytes"); };
   Json out{{"weights", bytes(need.weights)},

@@ -18,8 +18,17 @@ Json optional_figure(const std::optional<Q>& value, Q unit, const char* key) {
   return value ? Json(finite(value->in(unit), key)) : Json(nullptr);
 }
 
-void put_energy_band(Json& row, std::optional<Joules> energy, std::optional<Watts> power, std::optional<Watts> low,
-                     std::optional<Watts> high, Seconds time, Seconds time_low, Seconds time_high);
+/// Of an operator or a step that takes `time`.
+template <class Prediction>
+void put_energy_band(Json& row, const Prediction& p, Seconds time) {
+  std::optional<Joules> least, most;
+  if (p.energy && p.power && p.power_low && p.power_high) {
+    const EnergyBand band = energy_band(*p.energy, *p.power, *p.power_low, *p.power_high, time, p.low, p.high);
+    least = band.low, most = band.high;
+  }
+  row["energy_low_J"] = optional_figure(least, units::J, "energy_low_J");
+  row["energy_high_J"] = optional_figure(most, units::J, "energy_high_J");
+}
 /// A list of {kind, text, time_s}.
 Json advice_json(const std::vector<Advice>& advice);
 /// Whose whole steps the band is at least as wide as; null where none are on file.

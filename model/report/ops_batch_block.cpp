@@ -131,6 +131,7 @@ BatchHeader read_header(std::string_view block, const std::string& place) {
     }
     added.remove_prefix(std::min(added.size(), end + 1));
   }
+  names.refuse_slips({"dtype"});
   BatchHeader header;
   header.columns = {names.require("op"), names.require("shape"), names.find("dtype"), names.size()};
   header.output = names.record() + "," + std::string(kFigureColumns) + "\n";

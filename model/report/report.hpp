@@ -117,6 +117,8 @@ std::string step_html(const StepReport& report);   ///< a page of its own for a 
 
 /// Prefill and decode side by side, for the writers of a whole answer.
 Columns phase_columns(const GenerateReport& report);
+/// Operators over a whole answer, which takes `all`.
+Columns sum_columns(const std::vector<OperatorSum>& operators, Seconds all);
 std::string generate_table(const GenerateReport& report, const TextStyle& style);
 std::string generate_json(const GenerateReport& report);  ///< schema plumbline.llm.v1, phase "generate"
 std::string generate_html(const GenerateReport& report);  ///< a page of its own (model/report/html)

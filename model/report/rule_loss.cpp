@@ -1,13 +1,13 @@
 #include "model/report/rule_loss.hpp"
 
-#include <variant>
-
 #include "arch/format.hpp"
 #include "model/machines.hpp"
 #include "model/stacks/providers.hpp"
 
 namespace plumbline {
 namespace {
+
+constexpr double kWorthSaying = 1.01;  // the other kernel's time over that of the one that runs
 
 std::string cut_text(const AttentionPlan& plan) {
   const std::string heads =
@@ -17,8 +17,11 @@ std::string cut_text(const AttentionPlan& plan) {
 
 }  // namespace
 
+OtherKernels other_kernels(const Op& op, const OpPrediction& prediction, const Machine& machine) {
+  return {rule_loss(op, machine), untuned_time(op, prediction, machine)};
+}
+
 std::optional<RuleLoss> rule_loss(const Op& op, const Machine& machine) {
-  constexpr double kWorthSaying = 1.01;
   if (machine.kernels() != KernelSet::library) return std::nullopt;
   Predictor predictor;
   RuleLoss out;
@@ -39,15 +42,13 @@ std::string rule_text(const RuleLoss& loss) {
 }
 
 std::optional<Seconds> untuned_time(const Op& op, const OpPrediction& tuned, const Machine& machine) {
-  constexpr double kWorthSaying = 1.01;
-  const auto* experts = std::get_if<Moe>(&op);
-  if (experts == nullptr || machine.kernels() != KernelSet::library) return std::nullopt;
-  const bool of_vllm = tuned.provider == "vllm_experts";
-  const bool by_flashinfer = of_vllm && experts->precision.input == DType::fp8 && experts->block == 0;
-  if (tuned.provider != "generic" && !by_flashinfer) return std::nullopt;
+  if (machine.kernels() != KernelSet::library) return std::nullopt;
+  const Provider* provider = find_provider(tuned.provider);
+  const std::string_view stack = provider == nullptr ? "" : provider->untuned_stack(op);
+  if (stack.empty()) return std::nullopt;
   MachineOptions options = machine.options();
   options.stack = {};
-  options.stack.name = "vllm-untuned";  // whose experts are those of both
+  options.stack.name = stack;
   Predictor predictor;
   OpPrediction untuned;
   predictor.predict(op, make_machine(machine.gpu(), machine.calibration(), options), untuned);

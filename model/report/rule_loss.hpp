@@ -22,8 +22,17 @@ std::optional<RuleLoss> rule_loss(const Op& op, const Machine& machine);
 /// 9.21 us (its source)."
 std::string rule_text(const RuleLoss& loss);
 
-/// Experts by a library whose tiles a tuner picks (TensorRT-LLM's, FlashInfer's copy of them in vLLM): what the call takes where the
-/// tuner has no entry for it and the first tile of the list runs. Nothing where that is no slower than `tuned`.
+/// By a library whose kernel a tuner picks: what the call takes where the tuner has no entry for it and the first one of its
+/// list runs. Nothing where that is no slower than `tuned`.
 std::optional<Seconds> untuned_time(const Op& op, const OpPrediction& tuned, const Machine& machine);
+
+/// Both, of one prediction.
+struct OtherKernels {
+  std::optional<RuleLoss> rule;
+  std::optional<Seconds> untuned;
+};
+OtherKernels other_kernels(const Op& op, const OpPrediction& prediction, const Machine& machine);
+/// explain() of model/predict.hpp for a report that says them itself, too.
+std::string explain(const Op& op, const OpPrediction& prediction, const Machine& machine, const OtherKernels& others);
 
 }  // namespace plumbline

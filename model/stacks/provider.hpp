@@ -167,6 +167,12 @@ class Provider {
     (void)op;
     return nullptr;
   }
+  /// A tuner picks its kernel for the operator: the stack whose kernels run where the tuner has no entry for the call, as the
+  /// first one of its list. "": no tuner has a say.
+  virtual std::string_view untuned_stack(const Op& op) const {
+    (void)op;
+    return "";
+  }
   /// Whether it runs moe_dispatch and moe_combine on that machine, so that a step's tokens go to their experts by those
   /// and not by an all-to-all. `families`: its own.
   virtual bool exchanges_tokens(std::span<const FamilyScalars> families, const Rates& rates) const {

@@ -5,30 +5,18 @@
 //
 // Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks.
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <vector>
 
 #include "ops/as_double.hpp"
 #include "ops/lower/tensors.hpp"
+#include "ops/resolve/joined_matrices.hpp"
 
 namespace plumbline::lowering {
 namespace {
 
 using Tensors = std::map<TensorShape, std::int64_t>;
-
-/// Of these models queries, keys and values are one matrix in the source.
-bool joins_queries(const Llm& llm) {
-  static constexpr std::string_view kJoined[] = {"gpt2",  "phi3",    "gpt_neox", "gpt_bigcode", "falcon",
-                                                 "bloom", "codegen", "mpt",      "persimmon",   "dbrx"};
-  return std::find(std::begin(kJoined), std::end(kJoined), llm.model_type) != std::end(kJoined);
-}
-
-/// ... and gate and up.
-bool joins_gate(const Llm& llm) {
-  return llm.model_type == "phi3" || llm.model_type == "glm" || llm.model_type == "glm4";
-}
 
 /// Whether a node's matrix stands in the source behind the rows of the product before it.
 bool stands_behind(const Llm& llm, std::string_view name) {
@@ -84,7 +72,8 @@ void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
     ++all[table];
     rest -= elements_of(table);
   }
-  // the last norm, or a table of positions
+  // The last norm, one vector or two, and two more in front of an encoder's layers; or with them a table of positions, of 512
+  // rows and more: any number between tells the two apart.
   constexpr std::int64_t kFewRows = 8;
   const auto rows = static_cast<std::int64_t>(rest / d(llm.hidden));
   if (rows > kFewRows) ++all[{rows, llm.hidden}];

@@ -10,6 +10,7 @@
 #include "ops/as_double.hpp"
 #include "ops/memory/parts.hpp"
 #include "ops/mixer/attention.hpp"
+#include "ops/resolve/joined_matrices.hpp"
 #include "ops/resolve/ranks.hpp"
 
 namespace plumbline::lowering {
@@ -22,8 +23,9 @@ struct View {
   double shards = 1;  ///< tensor ranks that the residual stream is split over, of whose tokens `hidden` is a share
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false, gelu_written_out = false, narrow_softmax = false;
-  bool joined = false;      ///< eager queries, keys and values are views of one result
-  bool turns_part = false;  ///< eager queries are joined of a part that is rotated and the rest
+  bool joined = false;  ///< eager queries, keys and values are views of one result
+  bool turns_part =
+      false;  ///< eager queries are joined of a part that is rotated and the rest, if there is none of it too
   bool wide_norms = false;  ///< an eager RMSNorm multiplies by its weights in fp32
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
   /// Bytes of what experts' products keep of their inputs for the gradient of their weights: in fp8 the cast rows, which
@@ -113,9 +115,11 @@ double stored_norm(NormKind norm, const View& v) {
 /// head, and so does attention's result, of which the output's product keeps a copy by tokens.
 double stored_views(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
-  if (!v.eager() || attention == nullptr) return 0;
+  // not turned, queries and keys are views as well
+  if (!v.eager() || attention == nullptr || !attention->rope) return 0;
   const double queries = d(attention->q_heads * attention->qk_dim), keys = d(attention->kv_heads * attention->qk_dim);
-  return v.tokens * v.element / v.tp() * ((v.joined ? queries + keys : 0) + (v.turns_part ? queries : 0));
+  const bool turned = v.turns_part || l.rotary < 1;
+  return v.tokens * v.element / v.tp() * ((v.joined ? queries + keys : 0) + (turned ? queries : 0));
 }
 
 double stored_layer(const LayerSpec& l, const View& v) {
@@ -176,8 +180,8 @@ View view_of(const Llm& llm, const Workload& w, const Types& types, const StackS
   View v{w, types, bits(types.base) / 8};
   v.narrow_softmax = llm.model_type == "gpt2" || llm.model_type == "bert";  // not cast to fp32
   v.gelu_written_out = llm.model_type == "gpt2" || llm.model_type == "gpt_neo" || llm.model_type == "gptj";
-  v.joined = llm.model_type == "phi3" || llm.model_type == "gpt_neox";
-  v.turns_part = v.joined || llm.model_type == "phi" || llm.model_type == "stablelm";
+  v.joined = joins_queries(llm);
+  v.turns_part = llm.model_type == "phi3" || llm.model_type == "gpt_neox";  // apply_rotary_pos_emb of their sources
   // modeling_gemma*.py, modeling_olmo2.py, modeling_olmo3.py of transformers
   v.wide_norms = llm.model_type.starts_with("gemma") || llm.model_type == "olmo2" || llm.model_type == "olmo3";
   v.hidden = d(stack.hidden > 0 ? stack.hidden : llm.hidden);

@@ -25,7 +25,9 @@ constexpr auto kCollectiveKeys =
                         optional_key<&Collective::stride>("stride")});
 
 constexpr auto kCollectiveRelations = std::to_array<Relation<Collective>>(
-    {{"key 'skew': expected with all_to_all alone",
+    {{"key 'gpus': expected 2 or more", [](const Collective& s) { return s.gpus > 1; },
+      [](Collective& s) { s.gpus = 2; }},
+     {"key 'skew': expected with all_to_all alone",
       [](const Collective& s) { return s.skew == 0 || s.kind == CollectiveKind::all_to_all; },
       [](Collective& s) { s.skew = 0; }}});
 

@@ -48,7 +48,8 @@ TEST(JsonReader, RefusesBytesOfZero) {
 TEST(JsonReader, SyntaxErrorsHavePlaceLineAndColumn) {
   EXPECT_THAT(refusal([] { doc("{\n  \"a\": 1,\n  \"b\" 2\n}"); }),
               AllOf(StartsWith("f.json: not JSON: "), HasSubstr("line 3"), HasSubstr("column")));
-  EXPECT_THAT(refusal([] { doc(""); }), StartsWith("f.json: not JSON"));
+  EXPECT_EQ(refusal([] { doc(""); }), "f.json: not JSON: the file is empty");
+  EXPECT_EQ(refusal([] { doc("\xEF\xBB\xBF\r\n"); }), "f.json: not JSON: the file is empty");
   EXPECT_THAT(refusal([] { doc("{\"a\": \"\xff\"}"); }), StartsWith("f.json: not JSON"));
 }
 
@@ -61,6 +62,9 @@ TEST(JsonReader, MessagesNameThePathAndWhatWasExpected) {
   EXPECT_THAT(refusal([&] { d.root().at("memory").at("bandwith"); }), HasSubstr("did you mean 'bandwidth'?"));
   EXPECT_THAT(refusal([&] { d.root().at("n").as_integer(); }), HasSubstr("/n: expected a whole number, found 1.5"));
   EXPECT_THAT(refusal([&] { d.root().at("big").as_integer(); }), HasSubstr("whole number"));
+  EXPECT_EQ(refusal([&] { d.root().at("n").fail("expected 1"); }), "f.json: /n: expected 1, found 1.5");
+  EXPECT_EQ(refusal([&] { d.root().at("n").fail("is spare"); }), "f.json: /n: is spare");
+  EXPECT_EQ(refusal([&] { d.root().at("memory").fail("expected a list"); }), "f.json: /memory: expected a list");
   EXPECT_THAT(refusal([&] { d.root().at("n").as_string(); }), HasSubstr("expected a string"));
   EXPECT_THAT(refusal([&] { d.root().at("n").as_bool(); }), HasSubstr("expected true or false"));
   EXPECT_THAT(refusal([&] {

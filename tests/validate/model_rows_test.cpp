@@ -58,8 +58,8 @@ TEST(ModelRows, AreFlagsOfLlmByTheirLongNames) {
   EXPECT_DOUBLE_EQ(row.measured, 2.29);
   EXPECT_EQ(row.measured_power, 612.0 * units::W);
   EXPECT_EQ(row.place, "mine.csv:2");
-  EXPECT_TRUE(is_model_rows("model,phase,measured_ms\n"));
-  EXPECT_FALSE(is_model_rows("op,shape,measured_us\n"));
+  EXPECT_TRUE(is_model_rows("model,phase,measured_ms\n", "f.csv"));
+  EXPECT_FALSE(is_model_rows("op,shape,measured_us\n", "f.csv"));
 }
 
 TEST(ModelRows, RefuseWhatIsNoRow) {
@@ -76,6 +76,10 @@ TEST(ModelRows, RefuseWhatIsNoRow) {
   EXPECT_THAT(refusal("model,phase,measured_ms,measured_tokens_per_s\n"), HasSubstr("one column of measured"));
   EXPECT_THAT(refusal("model,phase,measured_ms,set\n"), HasSubstr("column 'set'"));
   EXPECT_THAT(refusal("model,phase,measured_ms,expert-load\n"), HasSubstr("column 'expert-load'"));
+  EXPECT_THAT(refusal("model,phase,bach,measured_ms\n"), HasSubstr("column 'bach': expected 'batch'"));
+  EXPECT_THAT(refusal("model,phase,kv_dtype,measured_ms\n"), HasSubstr("column 'kv_dtype': expected 'kv-dtype'"));
+  EXPECT_EQ(refusal("model,phase,mode,view,batch,measured_ms\nllama-3.1-8b,decode,a,b,1,5\n"), "")
+      << "columns of one's own";
   EXPECT_THAT(refusal("model,phase,tp,sp,measured_ms\nx,decode,2,yes,5\n"), HasSubstr("sp: expected 0 or 1"));
 }
 

@@ -77,7 +77,7 @@ ExitCode compare(const Flags& flags, const Surroundings& around) {
   refuse(flags, {"--model", "--out"}, "where no file is a profiler's timeline");
   const bool named = flags.has("--stack") || flags.has("--attention");
   if (std::any_of(flags.operands.begin(), flags.operands.end(), [](const std::string& file) {
-        return !file.ends_with(".json") && is_model_rows(read_text_file(file));
+        return !file.ends_with(".json") && is_model_rows(read_text_file(file), file);
       })) {
     refuse(flags, {"--ops"}, "for rows of whole models");
     return run_compare_models(
@@ -153,7 +153,7 @@ ExitCode run(const Flags& flags, const Surroundings& around) {
   if (flags.gpus > 1 || flags.has("--only")) return run_linked(flags, around);
   refuse(flags, {"--nccl"}, "without --gpus");
   for (const std::string& study : flags.studies) {
-    if (!is_step_study(read_text_file(study))) continue;
+    if (!is_step_study(read_text_file(study), study)) continue;
     throw BadInput("--study '" + study + "': expected operators, found whole steps; 'validate step --study' runs them");
   }
   if (flags.has("--kernels-table")) refuse(flags, {"--format"}, "with --kernels-table, which is Markdown");

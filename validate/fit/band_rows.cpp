@@ -84,8 +84,10 @@ std::vector<BandSource> parse_band_sources(const std::string& json_text, const s
 
 std::vector<StepSource> parse_step_sources(const std::string& json_text, const std::string& place) {
   const JsonDocument document = JsonDocument::parse(json_text, place);
+  const JsonValue root = document.root();
+  root.refuse_unknown_keys({"note", "sources", "steps"});
   std::vector<StepSource> sources;
-  const auto steps = document.root().find("steps");
+  const auto steps = root.find("steps");
   if (!steps) return sources;
   for (const JsonValue& v : steps->elements()) {
     v.refuse_unknown_keys({"gpu", "recording", "rows"});

@@ -36,7 +36,9 @@ class Columns {
         id_(header.find("id")),
         cache_(header.find("cache")),
         plan_(header.find("plan")),
-        held_out_(header.find("held_out")) {}
+        held_out_(header.find("held_out")) {
+    header.refuse_slips({"dtype", "held_out"});
+  }
 
   Measurement read(std::span<const std::string_view> fields) const {
     Measurement row;

@@ -176,6 +176,10 @@ class Layout {
       if (header.find(none))
         throw BadInput(place + ": column '" + std::string(none) + "': expected a flag that says what was run");
     }
+    std::vector<std::string> known{"id", "held_out"};
+    for (const Column& column : kColumns) known.emplace_back(column.name);
+    for (const Figure& figure : kFigures) known.emplace_back(figure.column);
+    header.refuse_slips(known);
   }
 
   ModelRow read(std::span<const std::string_view> fields) const {
@@ -270,8 +274,8 @@ std::string model_row_text(const ModelRow& row) {
   return text;
 }
 
-bool is_model_rows(std::string_view csv) {
-  CsvReader reader(csv, "");
+bool is_model_rows(std::string_view csv, const std::string& place) {
+  CsvReader reader(csv, place);
   const CsvHeader header(reader);
   return header.find("model").has_value() && !header.find("op").has_value();
 }

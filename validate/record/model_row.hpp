@@ -52,7 +52,7 @@ struct ModelRows {
 };
 
 /// Whether a list is one of whole models: its header has a column `model`.
-bool is_model_rows(std::string_view csv);
+bool is_model_rows(std::string_view csv, const std::string& place);
 /// Throws BadInput for a file without the columns that are needed, and for a flag of llm that is none of a column's.
 void read_model_rows(std::string_view csv, const std::string& place, const std::vector<RowFilter>& where,
                      ModelRows& into);

@@ -112,7 +112,7 @@ class StepMeasurer {
 
 /// CSV `model,phase,batch` and any of `context,prompt,page,dtype,tp,layers,clock,study`; strict like other lists. Whether a list is one
 /// of steps: its header has a column `model`.
-bool is_step_study(std::string_view csv);
+bool is_step_study(std::string_view csv, const std::string& place);
 std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& place);
 
 /// JSON, schema "plumbline.steps.v1": as other recordings, one step a line.

@@ -194,8 +194,8 @@ std::string step_node_name(const Node& node) {
 
 Llm step_llm(const StepCase& what) { return first_layers(what.model, what.layers); }
 
-bool is_step_study(std::string_view csv) {
-  CsvReader reader(csv, "list");
+bool is_step_study(std::string_view csv, const std::string& place) {
+  CsvReader reader(csv, place);
   const CsvHeader header(reader);
   return header.find("model").has_value();
 }

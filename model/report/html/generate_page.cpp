@@ -76,14 +76,7 @@ std::string phases_section(const GenerateReport& r) {
 }
 
 std::string operators_section(const GeneratePrediction& all) {
-  using enum Columns::Align;
-  Columns table(
-      {{"operator"}, {"phase"}, {"kind"}, {"count", right}, {"total", right}, {"of all", right}, {"energy", right}});
-  for (const OperatorSum& o : all.ops) {
-    table.add({o.name, std::string(word_of(kPhaseWords, o.phase)), o.op, format(o.count), format(o.time),
-               percent(o.time / all.latency), o.energy ? format(*o.energy) : "-"});
-  }
-  return html::section("Operators", html::table(table), true);
+  return html::section("Operators", html::table(sum_columns(all.ops, all.latency)), true);
 }
 
 }  // namespace

@@ -144,6 +144,8 @@ std::string rows_of(const Columns& columns) {
 
 std::string table(const Columns& columns) { return table_of(table_head(columns.columns()), rows_of(columns)); }
 
+std::string worded(const std::string& markup) { return "<div class=\"words\">\n" + markup + "</div>\n"; }
+
 std::string sorting_table(const Columns& columns) {
   return table_of(table_head(columns.columns()), rows_of(columns), true);
 }

@@ -44,6 +44,8 @@ std::string note(std::string_view text);
 
 /// The same columns and cells as the text table's.
 std::string table(const Columns& columns);
+/// Tables whose last cells are sentences or long words: these are broken where a line is full.
+std::string worded(const std::string& markup);
 /// The same for the pages' script: it sorts by a heading and keeps rows by words (script.hpp).
 std::string sorting_table(const Columns& columns);
 

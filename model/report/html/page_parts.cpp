@@ -31,7 +31,7 @@ std::string would_fit(const Fit& fit) {
 std::string fit_verdict(const MemoryNeed& held, const Fit& fit) {
   const Bytes need = held.total(), capacity = fit.capacity;
   std::string text = format(need) + " of " + format(capacity) + " (" + percent(need / capacity) + ")";
-  if (fit.reserve > Bytes{}) text += ", " + format(fit.reserve) + " of which are kept for the runtime";
+  if (fit.reserve > Bytes{}) text += ", beside " + format(fit.reserve) + " kept for the runtime";
   text += ". " + would_fit(fit);
   if (!fit.fits) text += " The times below are those of a card that had room for it.";
   return std::string("<div class=\"verdict ") + (fit.fits ? "good" : "bad") + "\"><b>" +

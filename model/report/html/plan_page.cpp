@@ -44,7 +44,9 @@ std::string scatter(const PlanReport& r) {
     most = std::max(most, plan.latency.in(units::ms));
     best = std::max(best, worth.of(plan));
   }
-  html::Plot plot(html::log_axis(least, most), html::linear_axis(best), kPlanPlotHeight, "parallel plans");
+  constexpr double kRoomAbove = 1.08;  // the best plan's dot lies below the axis' title
+  html::Plot plot(html::close_log_axis(least, most), html::linear_axis(kRoomAbove * best), kPlanPlotHeight,
+                  "parallel plans");
   plot.axes("latency of a step, ms", worth.title());
   for (std::size_t i = plans.size(); i-- > 0;) {  // the best one last, so that it lies on the others
     const RankedPlan& plan = plans[i];

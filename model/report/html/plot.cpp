@@ -19,14 +19,14 @@ constexpr double kTickLeft = 8;     // from the y axis left to the end of its nu
 
 std::string percent_of(double share) { return fixed(100 * share) + "%"; }
 
-std::string tick_text(double value) {
-  // "5T", "20m": what has many digits else, and an axis on a phone has room for six
+/// "5T", "20m" below `plain_from` and from a million on: what has many digits else, and an axis on a phone has room for six.
+std::string tick_text(double value, double plain_from) {
   constexpr std::array<std::pair<double, const char*>, 7> kPrefixes{
       {{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e-3, "m"}, {1e-6, "u"}, {1e-9, "n"}}};
-  constexpr double kPlainFrom = 0.01, kPlainTo = 1e6, kRounding = 1 - 1e-12;
+  constexpr double kPlainTo = 1e6, kRounding = 1 - 1e-12;
   const double size = std::abs(value);
   char text[32];
-  if (size > 0 && (size < kPlainFrom * kRounding || size >= kPlainTo * kRounding)) {
+  if (size > 0 && (size < plain_from * kRounding || size >= kPlainTo * kRounding)) {
     for (const auto& [unit, prefix] : kPrefixes) {
       if (size < unit * kRounding) continue;
       std::snprintf(text, sizeof text, "%.4g%s", value / unit, prefix);
@@ -35,6 +35,16 @@ std::string tick_text(double value) {
   }
   std::snprintf(text, sizeof text, "%.6g", value);
   return text;
+}
+
+/// Numbers of an axis: where one of them has a prefix below 1, all below 1 have, so that "5m" stands beside "10m".
+std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
+  constexpr double kPlainFrom = 0.01;
+  const bool small =
+      std::any_of(ticks.begin(), ticks.end(), [](double t) { return t != 0 && std::abs(t) < kPlainFrom; });
+  std::vector<std::string> texts;
+  for (const double tick : ticks) texts.push_back(tick_text(tick, small ? 1 : kPlainFrom));
+  return texts;
 }
 
 std::string_view word(Plot::Anchor anchor) {
@@ -131,13 +141,15 @@ Plot::Plot(Axis x, Axis y, double height, std::string_view what, bool margin) : 
 }
 
 void Plot::axes(std::string_view x_title, std::string_view y_title) {
-  for (const double tick : x_.ticks()) {
-    line(tick, y_.from, tick, y_.to, "grid");
-    label(tick, y_.from, tick_text(tick), Anchor::middle, 0, kTickBelow, "soft");
+  const std::vector<double> across = x_.ticks(), up = y_.ticks();
+  const std::vector<std::string> across_texts = tick_texts(across), up_texts = tick_texts(up);
+  for (std::size_t i = 0; i < across.size(); ++i) {
+    line(across[i], y_.from, across[i], y_.to, "grid");
+    label(across[i], y_.from, across_texts[i], Anchor::middle, 0, kTickBelow, "soft");
   }
-  for (const double tick : y_.ticks()) {
-    line(x_.from, tick, x_.to, tick, "grid");
-    label(x_.from, tick, tick_text(tick), Anchor::end, -kTickLeft, kHalfLetter, "soft");
+  for (std::size_t i = 0; i < up.size(); ++i) {
+    line(x_.from, up[i], x_.to, up[i], "grid");
+    label(x_.from, up[i], up_texts[i], Anchor::end, -kTickLeft, kHalfLetter, "soft");
   }
   line(x_.from, y_.from, x_.to, y_.from, "axis");
   line(x_.from, y_.from, x_.from, y_.to, "axis");

@@ -48,12 +48,13 @@ th[aria-sort=descending]::after{content:" \2193"}tr[hidden]{display:none}
 border:1px solid var(--line);border-radius:6px}
 table{border-collapse:collapse;font-size:.9em;font-variant-numeric:tabular-nums;width:100%}
 th,td{padding:.28em .7em .28em 0;text-align:left;white-space:nowrap;border-bottom:1px solid var(--line)}
+.words td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:16em}
 th{color:var(--soft);font-weight:600}.right{text-align:right}tr.head td{font-weight:600;padding-top:.9em}
 tr.total td{font-weight:650;border-top:2px solid var(--soft)}
 td.share{background:linear-gradient(var(--tint),var(--tint)) left/var(--share) 100% no-repeat;
 -webkit-print-color-adjust:exact;print-color-adjust:exact}
 dl.facts{display:grid;grid-template-columns:minmax(7em,max-content) 1fr;gap:.2em 1.2em;margin:.4em 0}
-dl.facts dt{color:var(--soft)}dl.facts dd{margin:0}ul.notes{margin:.4em 0;padding-left:1.2em}
+dl.facts dt{color:var(--soft)}dl.facts dd{margin:0;min-width:0;overflow-wrap:anywhere}ul.notes{margin:.4em 0;padding-left:1.2em}
 pre{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.8em;font-size:.85em;
 white-space:pre-wrap;overflow-wrap:anywhere}
 footer{margin-top:3em;color:var(--soft);font-size:.85em}

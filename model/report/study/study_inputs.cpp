@@ -86,11 +86,13 @@ std::string inputs_markup(const std::vector<const Study*>& studies) {
       if (!known) all.push_back(std::move(each));
     }
   }
-  Columns table({{"what"}, {"name"}, {"file"}, {"source"}, {"SHA-256"}});
+  std::vector<std::pair<std::string, std::string>> lines;
   for (const StudyInput& each : all) {
-    table.add({each.what, each.name, each.file, each.source.empty() ? "number by number" : each.source, each.sha256});
+    lines.emplace_back(each.what + " " + each.name, each.file);
+    lines.emplace_back("source", each.source.empty() ? "number by number" : each.source);
+    lines.emplace_back("SHA-256", each.sha256);
   }
-  return html::table(table) + html::note("By " + program_version() + ". Each file says where its numbers are from.");
+  return html::facts(lines) + html::note("By " + program_version() + ". Each file says where its numbers are from.");
 }
 
 std::string program_version() { return std::string("plumbline ") + PLUMBLINE_VERSION; }

@@ -23,11 +23,7 @@ std::string percent_text(double ratio) { return (ratio >= 1 ? "+" : "-") + perce
 
 std::string signed_seconds(double seconds) { return (seconds < 0 ? "-" : "+") + format(std::abs(seconds) * units::s); }
 
-std::string elasticity_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%+.2f", value == 0 ? 0.0 : value);
-  return text;
-}
+std::string elasticity_text(double value) { return signed_text(value, 2); }
 
 std::string first_lines(const std::string& heading, const std::vector<std::string>& lines) {
   std::string out = "<h1>" + heading + "</h1>\n";
@@ -207,7 +203,7 @@ std::string sensitivity_html(const SensitivityReport& r) {
   body += html::tiles({{"latency", format(r.result.latency_s * units::s), "bound by " + r.result.bound},
                        {"energy", format(r.result.energy_J * units::J), ""}});
   body += drawn("What each number does", tornado(r));
-  body += html::section("All numbers that matter", html::sorting_table(sensitivity_columns(all)), true);
+  body += html::section("All numbers that matter", html::worded(html::sorting_table(sensitivity_columns(all))), true);
   if (!r.result.interactions.empty()) body += html::section("Together", interactions_table(r.result));
   body += html::section("What 10 % more buys, by operator", gains_table(r.result, r.study.of_op), true);
   body += html::section("Inputs", inputs_markup({&r.study}), true);

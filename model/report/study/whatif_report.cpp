@@ -11,15 +11,18 @@
 #include "ops/csv.hpp"
 
 namespace plumbline {
-namespace {
-
-constexpr auto kLeft = Columns::Align::left, kRight = Columns::Align::right;
 
 std::string signed_text(double value, int digits) {
   char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%+.*f", digits, value == 0 ? 0.0 : value);
-  return buffer;
+  std::snprintf(buffer, sizeof buffer, "%+.*f", digits, value);
+  std::string text = buffer;
+  if (text.find_first_not_of("+-0.") == std::string::npos) text.front() = '+';  // nothing is left of what is less
+  return text;
 }
+
+namespace {
+
+constexpr auto kLeft = Columns::Align::left, kRight = Columns::Align::right;
 
 std::string change_text(double ratio) { return signed_text(100 * (ratio - 1), 1) + " %"; }
 

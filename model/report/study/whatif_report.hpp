@@ -45,5 +45,7 @@ Columns diff_columns(const DiffReport& report);
 
 /// "4.80 TB/s" of a number of a descriptor, in the unit that it is written in; a plain number else.
 std::string parameter_text(const std::string& unit, double value);
+/// "+0.25"; what rounds to nothing is "+0.00" from either side.
+std::string signed_text(double value, int digits);
 
 }  // namespace plumbline

@@ -121,10 +121,18 @@ void emulate_exponentials(Demand& d, double scores, const Rates& m) {
   d.issue_clk += replaced * instructions / static_cast<double>(m.gpu.sm.warp_size) / m.gpu.sm.issue_per_clk;
 }
 
+/// A block of keys beside so many tiles of queries in turn.
+struct KeyBlock {
+  double tiles = 1;
+  ScoreTile tile{};
+  double qk_dim = 0, v_dim = 0;
+};
+
 /// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
-void block_demand(Demand& d, double tiles, ScoreTile tile, double qk_dim, double v_dim, const AttentionPrefill& s,
-                  const Rates& m, const FamilyScalars& family, const PrefillCut& cut) {
+void block_demand(Demand& d, const KeyBlock& block, const AttentionPrefill& s, const Rates& m,
+                  const FamilyScalars& family, const PrefillCut& cut) {
+  const auto& [tiles, tile, qk_dim, v_dim] = block;
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double flop_per_clk = cut.mma_sync ? mma_sync_flop_per_clk(s.dtype, m) : sm.tensor_flop_per_clk[s.dtype];
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
@@ -196,7 +204,7 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, 
   d.plan.shortest_first = !is_fa3(m, cut) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, tiles, tile, qk_dim, v_dim, s, m, families[cut.family], cut);
+  block_demand(d, {tiles, tile, qk_dim, v_dim}, s, m, families[cut.family], cut);
   // FA3's tiles differ in size: what of a block's softmax is not hidden goes with its scores
   constexpr double kReferenceScores = 128.0 * 128.0;
   if (has_fa3_tiles(cut, m)) d.exposed_clk *= tile.rows * keys / kReferenceScores;

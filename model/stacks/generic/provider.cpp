@@ -49,6 +49,10 @@ constexpr std::array<FamilyDeclaration, 8> kExpertsDeclared{{kMoeFamily,
                                                              kMoeTritonFamily}};
 constexpr std::array<std::string_view, 1> kExpertsOps{"moe"};
 
+/// TensorRT-LLM's tuner picks tiles of experts, in its own library and in FlashInfer's copy of it: the stack has the first one
+/// of its list.
+constexpr std::string_view kUntunedExperts = "vllm-untuned";
+
 /// Of another GPU's memory, in reach by the innermost tier: its links at the share that a copy engine fills of them.
 Bandwidth rate_between_gpus(const Transfer& transfer, const Question& q, const FamilyScalars& family) {
   if (q.rates.fabric == nullptr) throw BadInput(q.gpu + ": nothing says what joins several of it");
@@ -91,6 +95,9 @@ class Generic final : public Provider {
  public:
   std::string_view name() const override { return "generic"; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
+  std::string_view untuned_stack(const Op& op) const override {
+    return std::holds_alternative<Moe>(op) ? kUntunedExperts : "";
+  }
   bool plan(const Question& q, Answer& out) const override {
     if (const auto* custom = std::get_if<CustomOp>(&q.op)) return answer_custom(*custom, q, q.families[kRows], out);
     if (const auto* experts = std::get_if<Moe>(&q.op)) {
@@ -122,6 +129,13 @@ class Experts final : public Provider {
   std::string_view name() const override { return name_; }
   std::span<const FamilyDeclaration> families() const override { return kExpertsDeclared; }
   std::span<const std::string_view> ops() const override { return kExpertsOps; }
+  /// vLLM has FlashInfer's experts where both operands have 8 bits and one scale, else Triton's.
+  std::string_view untuned_stack(const Op& op) const override {
+    const auto* experts = std::get_if<Moe>(&op);
+    const bool by_flashinfer = library_ == MoeLibrary::vllm && experts != nullptr &&
+                               experts->precision.input == DType::fp8 && experts->block == 0;
+    return by_flashinfer ? kUntunedExperts : "";
+  }
   bool plan(const Question& q, Answer& out) const override {
     const auto* experts = std::get_if<Moe>(&q.op);
     if (experts == nullptr) return false;

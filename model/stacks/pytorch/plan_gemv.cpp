@@ -1,7 +1,9 @@
 // Grids, blocks and registers as PyTorch 2.11's launches on H200s have them (data/measurements/h200/pytorch,
 // operators.read, products*.jsonl.gz); cuBLAS is not published. What an SM issues is the limit, or rows whose loads
 // wait for one another, at 0.5 to 3.2 TB/s. Clocks are least errors over 1,980 launches of training shapes, all kernels with
-// the same time of the family once a launch; limits of the choice lie between the nearest two of those shapes.
+// the same time of the family once a launch. Which kernel runs is a table, not a mechanism: nothing published gives its
+// limits, each lies between the nearest two of those shapes. These have 16 to 4,083 products; by rows K is 64 to 256 and
+// N 17 to 8,101, by columns N is 64 to 256 and K 17 to 8,161. Beyond, the outermost kernel of the table goes on.
 #include "model/stacks/pytorch/plan_gemv.hpp"
 
 #include <cmath>

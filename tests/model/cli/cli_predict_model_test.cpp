@@ -58,6 +58,9 @@ TEST(PredictModel, RefusesBadUsageInOneLineWithTheNearestName) {
   expect_refusal({"lm"}, 2, "unknown command 'lm' (did you mean 'llm'?)");
   expect_refusal(decode({"--batchh", "4"}), 2, "unknown option '--batchh' (did you mean '--batch'?)");
   expect_refusal({"llm", "--gpuu", "h200"}, 2, "did you mean '--gpu'?");
+  expect_refusal(decode({"--batch", "4", "--batch", "8"}), 2, "--batch: expected once, found 2 times");
+  expect_refusal(decode({"--top"}), 2, "--top: expected N, found nothing");
+  expect_refusal(decode({"--out", ""}), 2, "--out: expected FILE, found nothing");
   expect_refusal({"llm", "--model", "llama-3.1-8b", "--gpu", "h200"}, 2, "--phase is required");
   expect_refusal(decode({"--batch"}), 2, "--batch");
   expect_refusal(decode({"--batch", "0"}), 2, "--batch: expected a whole number from 1 to");
@@ -143,6 +146,8 @@ TEST(PredictModel, PlansOfSeveralGpusAreChecked) {
   expect_refusal(decode({"--zero", "1"}), 2, "with phase train");
   expect_refusal(decode({"--tp", "2", "--expert-load", "power:1"}), 2, "the model has no experts");
   expect_refusal(decode({"--expert-load", "power:x"}), 2, "--expert-load: expected power:A");
+  expect_refusal(decode({"--expert-load", "power:11"}), 2, "from 0 to 10; found 'power:11'");
+  expect_refusal(decode({"--expert-load", "unifrm"}), 2, "did you mean 'uniform'?");
 }
 
 TEST(PredictModel, PlanRanksWhatIsLegal) {

@@ -114,7 +114,7 @@ TEST(GraphForm, ScalesOfBlocksComeBack) {
   ASSERT_NE(text.find(block), std::string::npos);
   text.replace(text.find(block), block.size(), R"("block": 64)");
   EXPECT_THAT([&] { parse_llm(text, "", "graph.json"); },
-              testing::ThrowsMessage<BadInput>("graph.json: /quantization/block: expected 0 or 128"));
+              testing::ThrowsMessage<BadInput>("graph.json: /quantization/block: expected 0 or 128, found 64"));
   EXPECT_EQ(graph_form(load_llm("llama-3.1-70b-fp8")).find("\"block\""), std::string::npos);
 }
 

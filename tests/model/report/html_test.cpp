@@ -202,6 +202,16 @@ TEST(PageAxis, PutsValuesAndTicksWhereTheyBelong) {
   EXPECT_THAT(linear.ticks(), ::testing::ElementsAre(0, 2, 4, 6, 8, 10));
 }
 
+/// "0.01" beside "5m" would have to be worked out.
+TEST(PageAxis, WritesSmallNumbersAlike) {
+  html::Plot small(html::close_log_axis(0.004, 0.016), html::log_axis(1, 100), 100, "what");
+  small.axes("x", "y");
+  EXPECT_THAT(small.svg(), ::testing::AllOf(HasSubstr(">5m<"), HasSubstr(">10m<"), HasSubstr(">100<")));
+  html::Plot plain(html::close_log_axis(0.02, 0.9), html::log_axis(1, 100), 100, "what");
+  plain.axes("x", "y");
+  EXPECT_THAT(plain.svg(), HasSubstr(">0.05<"));
+}
+
 TEST(PageAxis, HasRoundTicksWhereValuesLieClose) {
   const html::Axis close = html::close_log_axis(4, 40);
   EXPECT_THAT(close.ticks(), ::testing::ElementsAre(5, 10, 20));

@@ -169,7 +169,7 @@ TEST(HfVariants, NoExpertsAreRefusedWhereLayersHaveNothingElse) {
   } catch (const BadInput& error) {
     EXPECT_STREQ(error.what(),
                  "test: /num_local_experts: expected at least one expert: layers of this kind have no "
-                 "other feed-forward part");
+                 "other feed-forward part, found 0");
   }
 }
 

@@ -191,7 +191,7 @@ TEST(ParseLlm, RefusesNamingTheKey) {
   EXPECT_EQ(refusal(llama(R"(,"num_hidden_layers":10001)")),
             "test: /num_hidden_layers: expected a whole number from 1 to 10000, found 10001");
   EXPECT_EQ(refusal(llama(R"(,"intermediate_size":1e300)")),
-            "test: /intermediate_size: expected a whole number, found 1e+300");
+            "test: /intermediate_size: expected a whole number up to 2^53, found 1e+300");
   EXPECT_EQ(refusal(llama(R"(,"hidden_size":66)")),
             "test: /: the hidden width 66 is no multiple of the 4 query heads and there is no 'head_dim'");
   EXPECT_EQ(refusal(llama(R"(,"num_key_value_heads":3)")),
@@ -218,7 +218,7 @@ TEST(ParseLlm, RefusesNamingTheKey) {
             "[\"CrossAttnDownBlock2D\",\"CrossAttnDownBlock2D\",\"DownBlock2D\"], which are understood");
   EXPECT_EQ(refusal(R"({"model_type":"t5","d_model":64,"num_heads":4,"d_kv":16,"num_layers":1,"d_ff":99,"vocab_size":9,
                         "feed_forward_proj":"relu","is_gated_act":true})"),
-            "test: /is_gated_act: expected what 'feed_forward_proj' says");
+            "test: /is_gated_act: expected what 'feed_forward_proj' says, found true");
   EXPECT_EQ(refusal("[1]"), "test: /: expected an object with the keys of a config.json");
   EXPECT_THAT(refusal("{\"hidden_size\": }"), HasSubstr("test: not JSON"));
 }

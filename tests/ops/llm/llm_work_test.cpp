@@ -162,9 +162,9 @@ std::string refusal(const std::string& config) {
 
 TEST(HfTables, WhatTheyDoNotUnderstandIsRefusedByName) {
   EXPECT_EQ(refusal(R"({"_class_name":"WanTransformer3DModel","num_layers":2,"qk_norm":"layer_norm"})"),
-            "test: /qk_norm: expected \"rms_norm_across_heads\", which are understood");
+            "test: /qk_norm: expected \"rms_norm_across_heads\", which are understood, found \"layer_norm\"");
   EXPECT_EQ(refusal(R"({"_class_name":"AuraFlowTransformer2DModel","caption_projection_dim":64})"),
-            "test: /caption_projection_dim: expected 3072, which the other sizes make");
+            "test: /caption_projection_dim: expected 3072, which the other sizes make, found 64");
   EXPECT_EQ(refusal(R"({"model_type":"strange_vlm","text_config":{"model_type":"llama","hidden_size":64,
                         "num_hidden_layers":1,"num_attention_heads":1,"vocab_size":10,"intermediate_size":8},
                         "vision_config":{"hidden_size":32}})"),

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/memory/memory.hpp"
+#include "ops/memory/parts.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing_support::lower_memory_test {
@@ -158,6 +159,28 @@ TEST(LowerMemory, MoreIsNeverLess) {
     EXPECT_GE(lower(m, train(1, 300, Fusion::none)).memory.activations, lower(m, train(1, 300)).memory.activations);
     EXPECT_GE(lower(m, train(1, 300)).memory.activations, lower(m, train(1, 300, Fusion::max)).memory.activations);
   }
+}
+
+/// Values hold the joined result alive beside turned queries and keys; queries that are joined of a turned part and the rest lie
+/// by heads, as does the result, which is copied by tokens.
+TEST(LowerMemory, WhatAnEagerLayerKeepsOfJoinedProjections) {
+  Workload w = train(1, 64);
+  w.training.eager = true;
+  const auto kept = [&w](const char* type, double rotary, bool turns) {
+    AttentionSpec attention = gqa(32, 8, 128);
+    attention.rope = turns;
+    Llm m = model("m", 4096, 128256, {{layer(attention, gated(14336)), 32}});
+    m.model_type = type;
+    m.stacks.front().kinds.front().rotary = rotary;
+    return lowering::kept_bytes_of(m, w, lowering::types_of(m, w), m.main(), 0);
+  };
+  constexpr double kQueries = 64 * 4096 * 2, kKeys = 64 * 1024 * 2;
+  const double plain = kept("llama", 1, true);
+  EXPECT_EQ(kept("falcon", 1, true) - plain, kQueries + kKeys);
+  EXPECT_EQ(kept("phi", 0.4, true) - plain, kQueries);
+  EXPECT_EQ(kept("persimmon", 0.5, true) - plain, 2 * kQueries + kKeys);
+  EXPECT_EQ(kept("phi3", 1, true) - plain, 2 * kQueries + kKeys);
+  EXPECT_EQ(kept("mpt", 1, false), kept("llama", 1, false)) << "all are views of the one result";
 }
 
 }  // namespace

@@ -70,8 +70,8 @@ TEST(StepStudy, ReadsCasesOfBothPhases) {
   EXPECT_EQ(step_text(cases[1]), "llama-3.2-1b prefill batch=2 prompt=100, steady");
   EXPECT_EQ(cases[0].study, "train");
   EXPECT_EQ(cases[0].place, "list.csv:2");
-  EXPECT_TRUE(is_step_study(kList));
-  EXPECT_FALSE(is_step_study("op,dtype,shape\ngemm,bf16,M=1;N=1;K=1\n"));
+  EXPECT_TRUE(is_step_study(kList, "list.csv"));
+  EXPECT_FALSE(is_step_study("op,dtype,shape\ngemm,bf16,M=1;N=1;K=1\n", "list.csv"));
 }
 
 TEST(StepStudy, RefusesWhatIsNoStep) {
