@@ -26,11 +26,21 @@ namespace plumbline::lowering {
 namespace {
 
 /// Of the parameters' type: two moments, a momentum, or nothing. Muon has a momentum of the layers' matrices (their share here
-/// is that of all but embedding and head); Adafactor sums of rows and columns, a thousandth.
-double states_of(const Training& t, double in_layers) {
-  if (t.optimizer == Optimizer::muon) return 2 - in_layers;
+/// is that of all but embedding, head and experts); Adafactor sums of rows and columns, a thousandth; moments of 8 bits are as
+/// wide whatever the parameters are (tensors of fewer than 4096 elements have them in fp32, which is left out here: a norm's
+/// 2048 beside matrices of millions).
+double states_of(const Training& t, double in_matrices) {
+  if (t.optimizer == Optimizer::muon) return 2 - in_matrices;
   if (t.optimizer == Optimizer::adafactor) return 1e-3;
+  if (t.optimizer == Optimizer::adam8bit) return 2 * kMomentOf8Bits / (bits(t.gradient) / 8);
   return t.optimizer == Optimizer::sgd_plain ? 0 : t.optimizer == Optimizer::sgd ? 1 : 2;
+}
+
+/// Of all layers.
+double expert_params(const Llm& llm) {
+  double sum = 0;
+  for (const int kind : llm.main().order) sum += llm.main().kinds[static_cast<std::size_t>(kind)].expert_params;
+  return sum;
 }
 
 /// Bytes a logit where the loss is differentiated: its logarithm and two gradients. transformers' causal losses cast logits to
@@ -58,7 +68,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes ends = (llm.tied_embeddings ? 1.0 : 2.0) * head_matrix, shard = all / shards;
   MemoryNeed base;
   base.weights = shard;
-  base.optimizer = states_of(w.training, 1 - ends / all) * shard;
+  const double in_matrices = 1 - ends / all - expert_params(llm) / of.params;
+  base.optimizer = states_of(w.training, in_matrices) * shard;
   base.workspace = kHandles * of.workspace;
   if (shards == 1 && replicas > 1) base.workspace += all;
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});

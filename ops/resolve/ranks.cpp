@@ -179,20 +179,17 @@ void check_schedule(const Llm& llm, const Workload& w, const std::string& place)
   }
 }
 
-/// Of frameworks that launch each operation the launches of these are not on file.
-void refuse_optimizer(const Llm& llm, const Workload& w, const std::string& place) {
+/// Of frameworks that launch each operation the launches of these on shares of tensors are not on file: Adafactor and Muon sum
+/// over the ranks there (DTensor), and bitsandbytes' operator has no rule for shares. Replicas that are whole
+/// (DistributedDataParallel) update all of their parameters each.
+void refuse_optimizer(const Workload& w, const std::string& place) {
   const Optimizer o = w.training.optimizer;
-  if (!w.training.eager) return;
-  if (o == Optimizer::adam8bit) {
-    throw NotModelled(place + ": optimizer: the launches of adam8bit in eager PyTorch are not on file");
-  }
-  if (o != Optimizer::adafactor && o != Optimizer::muon) return;
-  const std::string flag = place + ": optimizer: of adafactor and muon in eager PyTorch the launches ";
-  for (const LayerSpec& l : llm.main().kinds) {
-    if (l.ffn && l.ffn->is_moe())
-      throw NotModelled(flag + "for experts, whose tensors are not matrices, are not on file");
-  }
-  if (w.parallel.data > 1) throw NotModelled(flag + "beside replicas are not on file; expected --dp 1");
+  const bool by_tensor = o == Optimizer::adam8bit || o == Optimizer::adafactor || o == Optimizer::muon;
+  if (!w.training.eager || !by_tensor || w.parallel.data == 1 || w.parallel.zero == 0) return;
+  throw NotModelled(
+      place +
+      ": optimizer: in eager PyTorch the launches of adafactor, muon and adam8bit on shares of parameters "
+      "are not on file; expected --zero 0");
 }
 
 void refuse_offload(const Workload& w, const std::string& place) {
@@ -250,7 +247,7 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
   check_schedule(llm, w, place);
   refuse_recomputed_layers(llm, w, place);
   refuse_offload(w, place);
-  refuse_optimizer(llm, w, place);
+  refuse_optimizer(w, place);
 }
 
 }  // namespace
