@@ -36,6 +36,16 @@ double states_of(const Training& t, double in_matrices) {
   return t.optimizer == Optimizer::sgd_plain ? 0 : t.optimizer == Optimizer::sgd ? 1 : 2;
 }
 
+/// Elements of an embedding, or of a layer's experts' first matrices, which lie in one tensor.
+double largest_tensor(const Llm& llm) {
+  double most = d(llm.vocab) * d(llm.hidden);
+  for (const LayerSpec& l : llm.main().kinds) {
+    if (!l.ffn || !l.ffn->is_moe()) continue;
+    most = std::max(most, d(l.ffn->experts) * (l.ffn->gated ? 2 : 1) * d(l.ffn->expert_width) * d(llm.hidden));
+  }
+  return most;
+}
+
 /// Of all layers.
 double expert_params(const Llm& llm) {
   double sum = 0;
@@ -101,9 +111,12 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}), Bytes{});
   const bool list = w.training.optimizer == Optimizer::adam || w.training.optimizer == Optimizer::adamw;
   at(Bytes{}, shard, list ? shard : Bytes{});
-  // an estimate of the largest tensor's variance; of Muon the largest is in the lists of what is not a layer's matrix
-  const bool loop = w.training.optimizer == Optimizer::adafactor || w.training.optimizer == Optimizer::muon;
-  if (loop) at(Bytes{}, shard, storage(w.training.gradient, d(llm.vocab) * d(llm.hidden) / d(w.parallel.tensor)));
+  // Adafactor's estimate of the largest tensor; of what Muon leaves to lists the square roots
+  if (w.training.optimizer == Optimizer::adafactor) {
+    const double largest = largest_tensor(llm) / d(w.parallel.tensor);
+    at(Bytes{}, shard, storage(w.training.gradient, largest));
+  }
+  if (w.training.optimizer == Optimizer::muon) at(Bytes{}, shard, (1 - in_matrices) * shard);
   return most;
 }
 
