@@ -53,11 +53,18 @@ double expert_params(const Llm& llm) {
   return sum;
 }
 
-/// Bytes a logit where the loss is differentiated: its logarithm and two gradients. transformers' causal losses cast logits to
-/// fp32, those of masked tokens do not; under autocast the logarithms of these are cast, and their gradient.
+/// transformers' causal losses cast logits to fp32, and so does ModernBERT's; other encoders', of masked tokens, and T5's read
+/// them as they are.
+bool casts_logits(const Llm& llm) {
+  if (llm.model_type == "t5" || llm.model_type == "mt5" || llm.model_type == "umt5") return false;
+  return llm.main().role != StackSpec::Role::encoder || llm.model_type == "modernbert";
+}
+
+/// Bytes a logit where the loss is differentiated: its logarithm and two gradients; where it is not cast before, autocast casts
+/// the logarithms, and their gradient.
 double loss_bytes(const Llm& llm, const Workload& w, DType base) {
   const double element = bits(base) / 8, fp32 = 4;
-  if (llm.main().role != StackSpec::Role::encoder) return 3 * fp32;
+  if (casts_logits(llm)) return 3 * fp32;
   return w.training.autocast(base) ? element + 2 * fp32 : 3 * element;
 }
 

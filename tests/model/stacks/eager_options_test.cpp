@@ -15,6 +15,7 @@
 #include "ops/memory/memory.hpp"
 #include "ops/table/text.hpp"
 #include "tests/support/eager_training.hpp"
+#include "tests/support/places.hpp"
 
 namespace plumbline::eager_options_test {
 namespace {
@@ -132,6 +133,21 @@ TEST(EagerOptions, ExpertsAreTensorsOfThreeDimensions) {
   const auto turned = executions("mixtral-8x7b", w);
   EXPECT_EQ(turned.at("muon_matrix.gram"), 5 * 5 * 32);
   EXPECT_GT(turned.at("adamw.step"), 45e9 / 20971520) << "experts";
+}
+
+/// What autograd saves of these (its hooks, on the device `meta`: storages that are not parameters', without logarithms of the
+/// loss), a number a row of attention, masks of 14 layers with a window, and 12 or 6 bytes a logit.
+TEST(EagerOptions, KeptOfModernBertAndAlbert) {
+  const auto kept = [](const std::string& model, std::int64_t batch) {
+    Workload w = training(batch, 512, "bf16");
+    train_eagerly(w);
+    const std::string folder = testing_support::tests_folder() + "/model/eager_models/";
+    return memory_need(load_llm(folder + model + ".json"), w).activations.in(units::B);
+  };
+  const double modern = 4495441924 + 22.0 * 12 * 8192 * 4 + 14.0 * 16 * 512 * 512 * 2 + 12.0 * 8192 * 50368;
+  EXPECT_NEAR(kept("modernbert-base", 16) / modern, 1, 0.002);
+  const double albert = 8517984258 + 12.0 * 12 * 16384 * 4 + 6.0 * 16384 * 30000;
+  EXPECT_NEAR(kept("albert-base-v2", 32) / albert, 1, 0.005) << "its embedding is narrower than what is counted";
 }
 
 /// Of fp16 under autocast the loss is scaled; the host reads whether a gradient is infinite.
