@@ -179,17 +179,21 @@ void check_schedule(const Llm& llm, const Workload& w, const std::string& place)
   }
 }
 
-/// Of frameworks that launch each operation the launches of these on shares of tensors are not on file: Adafactor and Muon sum
-/// over the ranks there (DTensor), and bitsandbytes' operator has no rule for shares. Replicas that are whole
-/// (DistributedDataParallel) update all of their parameters each.
+/// On shares of tensors (fully_shard's DTensor) PyTorch 2.11 itself refuses Adafactor, whose square of a norm would be taken in
+/// place on parts of it, and bitsandbytes' operator, which has no rule for shares; Muon runs there, with a gather or a sum over
+/// the ranks around each product, which are not on file. Replicas that are whole (DistributedDataParallel) update all of their
+/// parameters each.
 void refuse_optimizer(const Workload& w, const std::string& place) {
   const Optimizer o = w.training.optimizer;
-  const bool by_tensor = o == Optimizer::adam8bit || o == Optimizer::adafactor || o == Optimizer::muon;
-  if (!w.training.eager || !by_tensor || w.parallel.data == 1 || w.parallel.zero == 0) return;
-  throw NotModelled(
-      place +
-      ": optimizer: in eager PyTorch the launches of adafactor, muon and adam8bit on shares of parameters "
-      "are not on file; expected --zero 0");
+  if (!w.training.eager || w.parallel.data == 1 || w.parallel.zero == 0) return;
+  const std::string flag = place + ": optimizer: ";
+  if (o == Optimizer::muon) {
+    throw NotModelled(flag +
+                      "what eager PyTorch's Muon exchanges on shares of matrices is not on file; expected --zero 0");
+  }
+  if (o == Optimizer::adafactor || o == Optimizer::adam8bit) {
+    throw NotModelled(flag + "PyTorch's fully_shard runs neither adafactor nor adam8bit; expected --zero 0");
+  }
 }
 
 void refuse_offload(const Workload& w, const std::string& place) {
