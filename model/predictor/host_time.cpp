@@ -311,9 +311,9 @@ Done done_with_passes(const HostAndGpu& step, bool waits_in_front) {
   return {met + host, met + longest};
 }
 
-/// What the GPU waits for: in front of an update, where it is done with all of that before the host has issued it; for an
-/// update's lists of tensors, where the host has not gone through those; and in loops in which the host waits for it. An
-/// update's few calls are issued while the GPU still works on what is before it.
+/// What the GPU waits for: in front of an update, where it is done with all of that before the host has issued it; for
+/// an update's lists of tensors, where the host has not gone through those; and in loops in which the host waits for
+/// it. An update's few calls are issued while the GPU still works on what is before it.
 struct Waits {
   Seconds passes, at_end;
 };

@@ -55,7 +55,8 @@ bool comes_from(const Graph& graph, std::size_t node, std::size_t other) {
 bool finds_warm(const StepPrediction& out, std::size_t i, const Rates& m) {
   const Node& node = out.graph.nodes[i];
   if (i == 0 || !(node.launch || reads_predecessor(node.op))) return false;
-  // the first launch of an update's loop reads another tensor than the one before, whose gradient is of the backward pass
+  // the first launch of an update's loop reads another tensor than the one before, whose gradient is of the backward
+  // pass
   const Segment& segment = out.graph.segments[static_cast<std::size_t>(node.segment)];
   if (node.pass == Pass::update && segment.layers && static_cast<int>(i) == segment.first) return false;
   if (out.graph.side_by_side && !comes_from(out.graph, i, i - 1))

@@ -10,8 +10,8 @@ Seconds WaitingLoop::gpu() const {
   return repeat * sum;
 }
 
-/// The GPU begins a launch when the host has issued it and the one before is done. What is behind the last wait runs while the
-/// host issues the next turn's, so that the second turn is like all that follow.
+/// The GPU begins a launch when the host has issued it and the one before is done. What is behind the last wait runs
+/// while the host issues the next turn's, so that the second turn is like all that follow.
 Seconds WaitingLoop::time(double times_host, double times_gpu) const {
   Seconds issued, done, behind_first;
   for (int turn = 0; turn < 2; ++turn) {

@@ -7,9 +7,9 @@
 
 namespace plumbline {
 
-/// Launches of one turn in order, and how often the loop is gone through. Optimizers that read a norm back, or synchronize
-/// behind each tensor, keep the host from running ahead: such a loop takes neither what the host does nor what the GPU does,
-/// but the two by turns.
+/// Launches of one turn in order, and how often the loop is gone through. Optimizers that read a norm back, or
+/// synchronize behind each tensor, keep the host from running ahead: such a loop takes neither what the host does nor
+/// what the GPU does, but the two by turns.
 struct WaitingLoop {
   struct Call {
     Seconds host, gpu;

@@ -1,12 +1,13 @@
-// Optimizers of PyTorch that go through the parameters in a loop of Python, each tensor by launches of its own: Adafactor as it
-// comes by itself (PyTorch 2.11, torch/optim/_adafactor.py, _single_tensor_adafactor), Muon (torch/optim/_muon.py), which
-// knows no lists, and Adam with moments of 8 bits (bitsandbytes 0.50, bitsandbytes/optim/optimizer.py). Their launches are on
-// file by node (data/launches); here stand the tensors' shapes and how many there are of each. Each shape is a segment of its
-// own that runs once a tensor; it is `layers`, as the host issues each launch of it.
+// Optimizers of PyTorch that go through the parameters in a loop of Python, each tensor by launches of its own:
+// Adafactor as it comes by itself (PyTorch 2.11, torch/optim/_adafactor.py, _single_tensor_adafactor), Muon
+// (torch/optim/_muon.py), which knows no lists, and Adam with moments of 8 bits (bitsandbytes 0.50,
+// bitsandbytes/optim/optimizer.py). Their launches are on file by node (data/launches); here stand the tensors' shapes
+// and how many there are of each. Each shape is a segment of its own that runs once a tensor; it is `layers`, as the
+// host issues each launch of it.
 //
-// Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks, and so are
-// experts, as it refuses tensors of three dimensions. Adafactor factors the last two of those. Adam of 8 bits has one launch
-// for any tensor, and for those of few elements another one, whose moments are in fp32.
+// Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks, and
+// so are experts, as it refuses tensors of three dimensions. Adafactor factors the last two of those. Adam of 8 bits
+// has one launch for any tensor, and for those of few elements another one, whose moments are in fp32.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -34,8 +35,8 @@ bool joins_gate(const Llm& llm) {
          llm.model_type == "modernbert";
 }
 
-/// Whether a node's matrix stands in the source behind the rows of the product before it. Of experts gate and up always do
-/// (gate_up_proj of transformers 5).
+/// Whether a node's matrix stands in the source behind the rows of the product before it. Of experts gate and up always
+/// do (gate_up_proj of transformers 5).
 bool stands_behind(const Llm& llm, std::string_view name) {
   if (name == "experts_up") return true;
   if (name == "k_proj" || name == "v_proj") return joins_queries(llm);

@@ -9,8 +9,8 @@
 
 namespace plumbline::lowering {
 
-/// Of a parameter: rows and columns of a matrix as the source has it, or one row. Experts' matrices lie behind one another in
-/// one tensor of three dimensions (transformers 5), whose rows are those of all.
+/// Of a parameter: rows and columns of a matrix as the source has it, or one row. Experts' matrices lie behind one
+/// another in one tensor of three dimensions (transformers 5), whose rows are those of all.
 struct TensorShape {
   std::int64_t rows = 0, cols = 0, stacked = 1;
   auto operator<=>(const TensorShape&) const = default;

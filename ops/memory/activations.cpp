@@ -228,9 +228,9 @@ double under_way(const Workload& w, const TrainingStage& stage) {
   }
 }
 
-/// In eager code, what a model with dropout keeps before and behind its layers: the embedding's mask; an encoder with such
-/// norms, with dropout or without, also the embedding's norm, and of the head's dense layer what its activation and its norm
-/// read. Both are as wide as the embedding, which may be narrower than the layers (ALBERT).
+/// In eager code, what a model with dropout keeps before and behind its layers: the embedding's mask; an encoder with
+/// such norms, with dropout or without, also the embedding's norm, and of the head's dense layer what its activation
+/// and its norm read. Both are as wide as the embedding, which may be narrower than the layers (ALBERT).
 double stored_ends(const Llm& llm, const StackSpec& stack, View v) {
   const LayerSpec& layer = stack.kinds.front();
   if (llm.vocab > 0 && llm.embedding_params > 0) v.hidden = std::min(v.hidden, llm.embedding_params / d(llm.vocab));

@@ -25,10 +25,10 @@
 namespace plumbline::lowering {
 namespace {
 
-/// Of the parameters' type: two moments, a momentum, or nothing. Muon has a momentum of the layers' matrices (their share here
-/// is that of all but embedding, head and experts); Adafactor sums of rows and columns, a thousandth; moments of 8 bits are as
-/// wide whatever the parameters are (tensors of fewer than 4096 elements have them in fp32, which is left out here: a norm's
-/// 2048 beside matrices of millions).
+/// Of the parameters' type: two moments, a momentum, or nothing. Muon has a momentum of the layers' matrices (their
+/// share here is that of all but embedding, head and experts); Adafactor sums of rows and columns, a thousandth;
+/// moments of 8 bits are as wide whatever the parameters are (tensors of fewer than 4096 elements have them in fp32,
+/// which is left out here: a norm's 2048 beside matrices of millions).
 double states_of(const Training& t, double in_matrices) {
   if (t.optimizer == Optimizer::muon) return 2 - in_matrices;
   if (t.optimizer == Optimizer::adafactor) return 1e-3;
@@ -53,15 +53,15 @@ double expert_params(const Llm& llm) {
   return sum;
 }
 
-/// transformers' causal losses cast logits to fp32, and so does ModernBERT's; other encoders', of masked tokens, and T5's read
-/// them as they are.
+/// transformers' causal losses cast logits to fp32, and so does ModernBERT's; other encoders', of masked tokens, and
+/// T5's read them as they are.
 bool casts_logits(const Llm& llm) {
   if (llm.model_type == "t5" || llm.model_type == "mt5" || llm.model_type == "umt5") return false;
   return llm.main().role != StackSpec::Role::encoder || llm.model_type == "modernbert";
 }
 
-/// Bytes a logit where the loss is differentiated: its logarithm and two gradients; where it is not cast before, autocast casts
-/// the logarithms, and their gradient.
+/// Bytes a logit where the loss is differentiated: its logarithm and two gradients; where it is not cast before,
+/// autocast casts the logarithms, and their gradient.
 double loss_bytes(const Llm& llm, const Workload& w, DType base) {
   const double element = bits(base) / 8, fp32 = 4;
   if (casts_logits(llm)) return 3 * fp32;

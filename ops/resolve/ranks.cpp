@@ -179,10 +179,10 @@ void check_schedule(const Llm& llm, const Workload& w, const std::string& place)
   }
 }
 
-/// On shares of tensors (fully_shard's DTensor) PyTorch 2.11 itself refuses Adafactor, whose square of a norm would be taken in
-/// place on parts of it, and bitsandbytes' operator, which has no rule for shares; Muon runs there, with a gather or a sum over
-/// the ranks around each product, which are not on file. Replicas that are whole (DistributedDataParallel) update all of their
-/// parameters each.
+/// On shares of tensors (fully_shard's DTensor) PyTorch 2.11 itself refuses Adafactor, whose square of a norm would be
+/// taken in place on parts of it, and bitsandbytes' operator, which has no rule for shares; Muon runs there, with a
+/// gather or a sum over the ranks around each product, which are not on file. Replicas that are whole
+/// (DistributedDataParallel) update all of their parameters each.
 void refuse_optimizer(const Workload& w, const std::string& place) {
   const Optimizer o = w.training.optimizer;
   if (!w.training.eager || w.parallel.data == 1 || w.parallel.zero == 0) return;

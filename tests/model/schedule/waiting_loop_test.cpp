@@ -19,8 +19,8 @@ TEST(WaitingLoop, ASynchronizationBehindEachLaunchAddsHostAndGpu) {
   EXPECT_NEAR(loop.gpu().in(units::us), 500, 1e-9);
 }
 
-/// What is behind the wait (100 us) runs while the host issues the next turn's two launches (20 each), which run behind it (5
-/// each); then the host issues the third one (20).
+/// What is behind the wait (100 us) runs while the host issues the next turn's two launches (20 each), which run behind
+/// it (5 each); then the host issues the third one (20).
 TEST(WaitingLoop, WhatIsBehindTheWaitRunsBesideTheNextTurnsCalls) {
   const WaitingLoop loop{
       {{20 * units::us, 5 * units::us}, {20 * units::us, 5 * units::us, true}, {20 * units::us, 100 * units::us}}, 3};

@@ -103,8 +103,8 @@ TEST(EagerOptions, TensorsAreThoseOfTheSource) {
   EXPECT_EQ(executions("gpt2-medium", w).at("muon_matrix.gram"), 5 * 4 * 24);
 }
 
-/// bitsandbytes' AdamW8bit: a launch a tensor, of 8 bits from 4096 elements on; its states are 2 bytes an element and two scales
-/// for 256 of them.
+/// bitsandbytes' AdamW8bit: a launch a tensor, of 8 bits from 4096 elements on; its states are 2 bytes an element and
+/// two scales for 256 of them.
 TEST(EagerOptions, AdamOf8BitsHasALaunchATensor) {
   Workload w = training(2, 1024);
   w.training.optimizer = Optimizer::adam8bit;
@@ -121,8 +121,8 @@ TEST(EagerOptions, AdamOf8BitsHasALaunchATensor) {
   EXPECT_THROW(executions("llama-3.2-1b", w), NotModelled);
 }
 
-/// Of experts, which lie in one tensor of three dimensions, Adafactor factors the last two; Muon takes matrices alone, the
-/// router's among them.
+/// Of experts, which lie in one tensor of three dimensions, Adafactor factors the last two; Muon takes matrices alone,
+/// the router's among them.
 TEST(EagerOptions, ExpertsAreTensorsOfThreeDimensions) {
   Workload w = training(1, 1024);
   w.training.optimizer = Optimizer::adafactor;
@@ -135,8 +135,8 @@ TEST(EagerOptions, ExpertsAreTensorsOfThreeDimensions) {
   EXPECT_GT(turned.at("adamw.step"), 45e9 / 20971520) << "experts";
 }
 
-/// What autograd saves of these (its hooks, on the device `meta`: storages that are not parameters', without logarithms of the
-/// loss), a number a row of attention, masks of 14 layers with a window, and 12 or 6 bytes a logit.
+/// What autograd saves of these (its hooks, on the device `meta`: storages that are not parameters', without logarithms
+/// of the loss), a number a row of attention, masks of 14 layers with a window, and 12 or 6 bytes a logit.
 TEST(EagerOptions, KeptOfModernBertAndAlbert) {
   const auto kept = [](const std::string& model, std::int64_t batch) {
     Workload w = training(batch, 512, "bf16");
