@@ -95,8 +95,8 @@ def muon_of(model):
 
 
 def optimizer_of(name, parameters):
-    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors; Adafactor as it comes by itself and
-    bitsandbytes' AdamW8bit, a tensor at a time."""
+    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors; a tensor at a time Adafactor as it
+    comes by itself, and bitsandbytes' AdamW8bit."""
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=1e-5, foreach=True)
     if name == "sgd-momentum":
