@@ -5,8 +5,8 @@ import torch
 
 from trace_training_models import config_of
 
-
-MASKED = ("bert", "albert", "modernbert")  # encoders that guess masked tokens
+# trained to find masked tokens: every seventh, with no cache to leave out
+ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert", "modernbert")
 
 
 def build(name, args):
@@ -28,7 +28,7 @@ def build(name, args):
             config[key] = value[:small["num_hidden_layers"]]
     config.update({key: value for key, value in small.items() if key in config})
     made = AutoConfig.for_model(kind, **config)
-    factory = AutoModelForMaskedLM if kind in MASKED else AutoModelForCausalLM
+    factory = AutoModelForMaskedLM if kind in ENCODERS else AutoModelForCausalLM
     torch.manual_seed(7)
     dtypes = {"fp16": torch.float16, "fp32": torch.float32}
     kind_of = torch.float32 if args.autocast or args.tf32 else dtypes.get(args.dtype, torch.bfloat16)
@@ -123,11 +123,11 @@ class Iteration:
         shape = (point["batch"], point["tokens"])
         ids = torch.randint(0, config.vocab_size, shape, device=args.device)
         labels = ids
-        if config.model_type in MASKED:  # every seventh token is masked
+        if config.model_type in ENCODERS:
             chosen = torch.arange(ids.numel(), device=args.device).reshape(shape) % 7 == 3
             labels = torch.where(chosen, ids, torch.full_like(ids, -100))
         self.inputs = {"input_ids": ids, "labels": labels}
-        if config.model_type not in MASKED:
+        if config.model_type not in ENCODERS:
             self.inputs["use_cache"] = False
         self.parameters = list(self.model.parameters())
         muon = point["optimizer"] == "muon"

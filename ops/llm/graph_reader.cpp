@@ -221,7 +221,8 @@ class GraphReader {
       return layer;
     }
     object.refuse_unknown_keys({"mixer", "cross", "ffn", "beside", "norm", "norms", "norm_vectors", "parallel",
-                                "keeps_all", "modulation_width", "double_stream", "second_stream_ends", "about"});
+                                "keeps_all", "drops_scores", "modulation_width", "double_stream", "second_stream_ends",
+                                "about"});
     layer.double_stream = flag(object, "double_stream", false);
     layer.second_stream_ends = flag(object, "second_stream_ends", false);
     if (const auto part = object.find("mixer")) {
@@ -240,6 +241,7 @@ class GraphReader {
         static_cast<int>(std::min<std::int64_t>(whole(object, "norm_vectors", norm == "rms" ? 1 : 2), 2));
     layer.parallel_block = flag(object, "parallel", false);
     layer.keeps_all = flag(object, "keeps_all", false);
+    layer.drops_scores = flag(object, "drops_scores", false);
     if (layer.parallel_block && !layer.mixer) object.at("parallel").fail("expected a mixer beside the ffn");
     layer.modulation_width = whole(object, "modulation_width", 0);
     if (layer.double_stream && layer.mixer.as<AttentionSpec>() == nullptr) {

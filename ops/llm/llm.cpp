@@ -198,6 +198,20 @@ bool keeps_all(const JsonValue& config, std::string_view type) {
   return said;
 }
 
+/// Whose classes drop a tenth of attention's scores where the config says nothing (transformers 5.17).
+constexpr std::array<std::string_view, 12> kDropsScores{"gpt2",          "bert",      "roberta",       "xlm-roberta",
+                                                        "xlm_roberta",   "camembert", "electra",       "distilbert",
+                                                        "megatron-bert", "ernie",     "data2vec-text", "gpt_bigcode"};
+
+/// Attention has a share of its own: StarCoder2's layers drop a tenth of what they add, and of scores only what the config says.
+bool drops_scores(const JsonValue& config, std::string_view type) {
+  for (const char* key : {"attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"}) {
+    const auto share = config.find(key);
+    if (share && share->is_number()) return share->as_number() > 0;
+  }
+  return std::find(kDropsScores.begin(), kDropsScores.end(), type) != kDropsScores.end();
+}
+
 /// Share of a head's columns that is rotated where a config does not say it: the class's of transformers.
 double rotary_default(std::string_view type) {
   if (type == "gpt_neox" || type == "stablelm") return 0.25;
@@ -244,6 +258,7 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   finish_totals(llm);
   for (LayerSpec& kind : llm.stacks.front().kinds) {
     kind.keeps_all = keeps_all(inner, choice.type);
+    kind.drops_scores = drops_scores(inner, choice.type);
     const auto* attention = kind.mixer.as<AttentionSpec>();
     kind.rotary = rotary_share(inner, choice.type, attention ? static_cast<double>(attention->qk_dim) : 0);
   }

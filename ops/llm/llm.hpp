@@ -67,6 +67,7 @@ struct LayerSpec {
   bool written_out = false;           ///< `mixer` is all of the layer: no norms, no residual adds around it
   bool parallel_block = false;        ///< attention and FFN read the same norm
   bool keeps_all = false;             ///< its config switches off what training of such layers drops
+  bool drops_scores = false;          ///< training of such layers drops some of attention's scores
   double rotary = 1;                  ///< share of a head's columns that rotary positions turn
   std::int64_t modulation_width = 0;  ///< DiT: adaLN projection hidden -> this width, a step (0: none)
   /// MMDiT double-stream layer: a second set of QKV, output and FFN weights of the same shape for the other stream.

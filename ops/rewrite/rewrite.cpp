@@ -13,15 +13,16 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, kStepNames> kStep{"w",     "batch",  "seqs",  "fresh",   "cached", "p",
-                                                         "tied",  "adds",   "vocab", "width",   "block",  "group",
-                                                         "drops", "rotary", "table", "undrawn", "stacked"};
+constexpr std::array<std::string_view, kStepNames> kStep{
+    "w",     "batch", "seqs",  "fresh", "cached",      "p",      "tied",  "adds",    "vocab",
+    "width", "block", "group", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked"};
 
 /// What the rules ask of the step.
 struct Asked {
   const Workload& workload;
   std::string_view model_type;
-  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, drops = 0, rotary = 1;
+  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, drops = 0;
+  double scores_drop = 0, rotary = 1;
   double table = 0, undrawn = 0, stacked = 0;
   bool autocast = false;
   bool decode() const { return workload.phase == Phase::decode; }
@@ -45,6 +46,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           static_cast<double>(w.training.fp8_block()),
           v.group,
           v.drops ? 1.0 : 0.0,
+          v.scores_drop ? 1.0 : 0.0,
           v.rotary,
           v.table,
           v.undrawn,
@@ -69,7 +71,7 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
   values.insert(values.end(),
                 {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt),
                  cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block,
-                 asked.group, asked.drops, asked.rotary, asked.table, asked.undrawn, asked.stacked});
+                 asked.group, asked.drops, asked.scores_drop, asked.rotary, asked.table, asked.undrawn, asked.stacked});
 }
 
 /// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands

@@ -31,10 +31,11 @@ namespace plumbline {
 ///   width    of the residual stream
 ///   block    elements that share a scale of fp8, where the operator has no key of that name; 0: all of a tensor
 ///   drops    1 where training drops elements, 0 where the model's config switches that off
+///   scores_drop  the same of attention's scores alone, which have a share of their own in configs
 ///   table    elements that the rank updates of an input embedding whose weights are not the head's too; else 0
 ///   undrawn  share of its rows that no token of the step is
 ///   stacked  experts of a layer, whose matrices lie in one tensor
-inline constexpr std::size_t kStepNames = 17;
+inline constexpr std::size_t kStepNames = 18;
 
 /// What rules ask of the model.
 struct Vocabulary {
@@ -43,6 +44,7 @@ struct Vocabulary {
   std::int64_t width = 0;  ///< of its vectors
   double group = 0;        ///< of query heads
   bool drops = true;
+  bool scores_drop = false;
   double rotary = 1;  ///< share of a head's columns that is rotated
   double table = 0;   ///< elements of an input embedding of its own that the rank updates
   /// Share of that one's rows which no token of an update is. Such a row has no gradient and, as long as the tokens of all

@@ -187,6 +187,29 @@ TEST(PytorchTraining, AWindowOfTheTokensIsAMask) {
   EXPECT_NEAR(kept(4096) - kept(4095), 4 * 2 * (4096 + 24 * 256), 1e-6 * kept(4096)) << "bytes a token";
 }
 
+/// StarCoder2's layers have both: a mask from its window on, and shares to drop, of scores one of their own.
+TEST(PytorchTraining, AMaskAndDroppedScoresGoTogether) {
+  const std::string path = data_folder() + "/models/starcoder2-7b.json";
+  std::string config = read_text_file(path);
+  const auto at = [&](std::int64_t prompt) {
+    return executions(
+        predict(parse_llm(config, "", path), training(1, prompt), h200("hf-sdpa"), RunOptions{Runtime::eager}));
+  };
+  const auto dropped = at(4096);
+  EXPECT_EQ(dropped.count("attention.attention"), 0U);
+  for (const char* launch :
+       {"attention_by_mask", "random_numbers", "seed", "repeat_keys", "d_attention_by_mask", "d_mask"}) {
+    EXPECT_EQ(dropped.at("attention." + std::string(launch)), 32) << launch;
+  }
+  EXPECT_EQ(at(4095).at("attention.attention"), 32);
+  const std::string share = "\"attention_dropout\": 0.1";
+  config.replace(config.find(share), share.size(), "\"attention_dropout\": 0.0");
+  const auto kept = at(4096);
+  EXPECT_EQ(kept.count("attention.random_numbers"), 0U);
+  EXPECT_EQ(kept.at("attention.attention_by_mask"), 32);
+  EXPECT_EQ(kept.count("ffn_dropout.drop"), 1U) << "what layers add is dropped all the same";
+}
+
 /// modeling_gemma2.py, modeling_olmo2.py: weights multiply in fp32, so that the normalized rows are kept in fp32.
 TEST(PytorchTraining, NormsInFp32KeepFp32) {
   const auto kept = [](std::size_t layers) {
