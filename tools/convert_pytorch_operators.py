@@ -86,8 +86,8 @@ def write_drawn(root):
 
 
 RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third",
-              "one_row": "products_one_row", "products_fourth": "products_fourth"}
-ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",)}
+              "one_row": "products_one_row", "products_fourth": "products_fourth", "products_fifth": "products_fifth"}
+ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",), "products_fifth": ("heldout",)}
 
 
 def write_products(root, name, side):

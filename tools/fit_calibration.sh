@@ -30,7 +30,7 @@ fit_gemm() {
     h200_sxm)
       recorded="data/measurements/h200/library.train.json data/measurements/h200/full.json"
       free="efficiency_fraction=.95:.9:1,fixed_s=8.8e-7:2e-7:4e-6,dram_share_fraction=.93:.7:1,exposed=2.2:.1:12,\
-step_s=8e-8:1e-8:3e-7,sm_in_flight_B=26000:8000:200000,reduce.fixed_s=6e-7:1e-7:6e-6" ;;
+step_s=8e-8:1e-8:3e-7,sm_in_flight_B=26000:8000:200000" ;;
     h100_sxm)
       python3 tools/take_over_family.py h200_sxm h100_sxm library.gemm "the same kernels on the same chip (GH100)"
       python3 tools/take_over_family.py h200_sxm h100_sxm library.gemm_mma "the same kernels on the same chip (GH100)"
@@ -322,8 +322,8 @@ for gpu; do
     h200_sxm)
       # the other scalars of gemm_scaled are of types.train.csv alone, without start_clk
       fit_types gemm_scaled "start_clk=1000:1:6000" kernel=fp8_row 7
-      fit_types gemm_xmma "fixed_s=1.9e-6:2e-7:6e-6,efficiency_fraction=.99:.6:1,step_s=2e-8:1e-8:5e-7,dram_share_fraction=.99:.6:1,\
-exposed=2.7:.1:12,merge_clk=12000:2000:60000,overlap=3.6:3:12" dtype=tf32 7
+      # the other scalars of gemm_xmma were found before rows outside were asked for and queues shared
+      fit_types gemm_xmma "fixed_s=1e-6:2e-7:6e-6,overlap=3.5:3:12,sm_in_flight_B=58000:8000:200000" dtype=tf32 7
       fit_types gemm_int8 "fixed_s=1e-6:2e-7:6e-6,overlap=3.5:1.5:8,step_clk=100:1:400,exposed=3:.1:12,efficiency_fraction=.95:.8:1" \
         dtype=int8 6 ;;
     h100_sxm)

@@ -7,7 +7,7 @@ shared memory and times, by PyTorch's profiler. The cases are made as tools/trac
     ncu --profile-from-start off --nvtx --clock-control none --csv --page raw --log-file LOG --metrics METRICS \\
         python3 tools/trace_products.py --cases CASES.jsonl --count
 
---list: the cases of a draw (first, second, third, fourth), one JSON object a line. `set` says what for: `train` (sizes that the project's rule
+--list: the cases of a draw (first to fifth), one JSON object a line. `set` says what for: `train` (sizes that the project's rule
 holds out are drawn again), `heldout` (drawn by another seed; all of them are held out), `sweep` (training too: one to four
 turns of the SMs at six depths, from a cold L2 and from a warm one; of the first draw alone). --count: one call of each case,
 marked by its line, for the profiler. FOLDER/products.jsonl: each case with its launches. Each case runs REPEATS times; before
@@ -27,7 +27,7 @@ import zlib
 REPEATS, GROUP = 7, 36
 SIDES = ("train", "heldout")
 SEEDS = {"first": (20261201, 20261202), "second": (20261203, 20261204), "third": (20261215, 20261216),
-         "fourth": (20261217, 20261218)}
+         "fourth": (20261217, 20261218), "fifth": (20261219, 20261220)}
 # cases of a type: for training, held out
 EACH = {"first": {"int8": (80, 28), "tf32": (80, 28), "float32": (60, 28), "fp8_row": (70, 28), "fp8_block": (70, 28), "fp8_tensor": (40, 28),
                   "float16": (40, 28), "bfloat16": (40, 28)},
@@ -35,9 +35,10 @@ EACH = {"first": {"int8": (80, 28), "tf32": (80, 28), "float32": (60, 28), "fp8_
                    "fp8_tensor": (60, 24), "float16": (150, 30), "bfloat16": (200, 40)},
         "third": {"tf32": (500, 60), "float32": (400, 60), "fp8_tensor": (250, 40), "float16": (300, 60), "bfloat16": (150, 40)},
         "fourth": {"int8": (0, 30), "tf32": (0, 60), "float32": (0, 60), "fp8_row": (0, 30), "fp8_block": (0, 30), "fp8_tensor": (0, 40),
-                   "float16": (0, 50), "bfloat16": (0, 50)}}
-BATCHES = {"first": (80, 32), "second": (250, 40), "third": (300, 50), "fourth": (0, 60)}
-ROWS = {"first": (80, 32), "second": (250, 40), "third": (150, 40), "fourth": (1500, 60)}
+                   "float16": (0, 50), "bfloat16": (0, 50)},
+        "fifth": {"tf32": (0, 60), "fp8_tensor": (0, 60), "float16": (0, 60), "bfloat16": (0, 80)}}
+BATCHES = {"first": (80, 32), "second": (250, 40), "third": (300, 50), "fourth": (0, 60), "fifth": (0, 80)}
+ROWS = {"first": (80, 32), "second": (250, 40), "third": (150, 40), "fourth": (1500, 60), "fifth": (0, 60)}
 DEPTHS = (1024, 2048, 4096, 6400, 8192, 12288)
 SWEPT = ((1408, 1408), (1024, 1408), (704, 1408), (2816, 1408), (5632, 1408), (256, 8192))
 

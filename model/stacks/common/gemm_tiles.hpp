@@ -135,6 +135,7 @@ struct TileLayout {
 struct WorkSplit {
   double splits = 1;  ///< as in GemmPlan
   double ctas = 0, steps = 0;
+  double cluster_rows = 1, cluster_cols = 1;  ///< CTAs of a cluster along M and N, where it goes with the split
   double serial_clk = 0, once_clk = 0;
   double meet_clk = 0;         ///< until the last part of a tile has taken the others' sums
   bool second_launch = false;  ///< partial results are added up by a launch of their own

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/cublas/clusters.hpp"
 #include "model/stacks/cublas/cp_async.hpp"
 #include "model/stacks/cublas/other_types.hpp"
 #include "model/stacks/cublas/walk.hpp"
@@ -97,7 +98,7 @@ class Widths {
 /// Persistent kernels whose tiles are to measure, not from a list.
 class TmaPlanner {
  public:
-  explicit TmaPlanner(const Context& context) : c(context) {}
+  explicit TmaPlanner(const Context& context, bool as_library = false) : c(context), as_library_(as_library) {}
 
   /// The tiles worth a look. The row side is a multiple of 64 up to 512, the other any multiple of 8, so that a shape
   /// can be cut to fill one turn of the SMs, or two, exactly; accumulators take at most five eighths of the register
@@ -130,19 +131,30 @@ class TmaPlanner {
     const TileCosts& e = *t.costs;
     if (has_tensor_memory(c.path)) {
       pair_up(t);
-    } else {
+    } else if (fixed()) {
       // rows that the operands do not have are not fetched: kernels of few sizes have many
-      const double a = fixed() ? e.a * std::min(1.0, c.task.m / (t.tiles_m * e.tile_m)) : e.a;
+      const double a = e.a * std::min(1.0, c.task.m / (t.tiles_m * e.tile_m));
       t.l2_bytes -= e.a - a;
       // scaling kernels of less than one turn: clusters of four side by side (their names)
-      const double shared = fixed() && c.task.block > 0 && t.tiles <= c.rates.sm_count ? 0.75 : 0.5;
+      const double shared = c.task.block > 0 && t.tiles <= c.rates.sm_count ? 0.75 : 0.5;
       if (t.tiles >= 2) t.delivered = std::max(t.tiles_m >= 2 ? 0.5 * e.w : 0.0, t.tiles_n >= 2 ? shared * a : 0.0);
       t.l2_bytes -= t.delivered;
     }
     t.l2_bytes *= 0.5 * (1 + c.starts.lines);
   }
 
-  WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }
+  /// Tiles fill whole clusters.
+  WorkSplit split(const TileLayout& t, double splits) const {
+    WorkSplit s = gemm::tiled(t, splits);
+    if (!of_any_tile()) return s;
+    const double times = c.task.batch * splits;
+    const cublas::ClusterShape shape =
+        cublas::cluster_of({t.tiles_m, t.tiles_n, times, t.costs->a, t.costs->w}, c.rates.sm_count);
+    s.cluster_rows = shape.rows;
+    s.cluster_cols = shape.cols;
+    s.ctas = times * whole(t.tiles_m, shape.rows) * whole(t.tiles_n, shape.cols);
+    return s;
+  }
 
   /// How many parts K may be cut into: tiles that do not fill the SMs once are cut until they do, as long as each part
   /// has 20 steps of 128 bytes (82 recorded launches: no part had fewer than 18). Sums are added up by a second launch.
@@ -169,10 +181,11 @@ class TmaPlanner {
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     Demand d = gemm::launch_demand(c, t, split, traffic);
     if (traffic == Traffic::counted)
-      d.dram_read = c.task.batch * (cublas::walked_bytes(c) + c.task.bias_bytes) * units::B;
+      d.dram_read = c.task.batch * (cublas::walked_bytes(c) + c.task.bias_bytes + sectors_in_part()) * units::B;
     if (c.path.kind == TensorPath::Kind::wgmma)
       d.smem_hidden_clk += rows_again(t.costs->tile) * t.costs->row_side() / c.smem_port;
     d.l2_limit = L2Limit::ports;
+    if (of_any_tile()) share(d, t, split);
     // a tile cannot begin before the last but one has left tensor memory
     if (sums_in_turns(c.path, t.costs->tile))
       d.step_latency = std::max(d.step_latency, split.once_clk / split.steps * c.clk);
@@ -189,13 +202,28 @@ class TmaPlanner {
       d.gaps = std::max(Seconds{}, c.family.counter - kClear);
       d.serial_latency_of = "to clear a counter, load code, tensor maps and what they describe";
     }
+    if (as_library_) see_as_library(d);
     return d;
   }
 
-  /// A cluster of a library's: along which side, nothing is known.
+  /// Of "splitKreduce": a thread takes an element, so that it is the elements, not the parts, that it goes by.
+  /// (1.48 us and 4.45 us a million elements, 144 launches of training shapes on H200s, 2 to 7 parts: 5 % in the median.)
+  Demand reduction(double splits) const {
+    constexpr double kElementClk = 600.0 / 512, kElementsOfCta = 1024;  // of CTAs as gemm::reduction_demand counts them
+    constexpr Seconds kBegin = 0.4e-6 * units::s;
+    Demand d = gemm::reduction_demand(c.task, c.rates, splits);
+    if (!of_any_tile()) return d;
+    d.issue_clk = kElementClk * kElementsOfCta;
+    d.serial_latency += kBegin;
+    d.serial_latency_of = "to find its element's parts";
+    return d;
+  }
+
+  /// Along which side a cluster lies is known of kernels of any tile alone.
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const {
     GemmPlan plan = gemm::plan_of(t, split);
-    plan.cluster_m = static_cast<std::int64_t>(t.costs->cluster);
+    plan.cluster_m = static_cast<std::int64_t>(of_any_tile() ? split.cluster_rows : t.costs->cluster);
+    plan.cluster_n = static_cast<std::int64_t>(split.cluster_cols);
     return plan;
   }
 
@@ -205,11 +233,69 @@ class TmaPlanner {
     return c.path.kind == TensorPath::Kind::wgmma && (c.task.block > 0 || by_xmma() || c.task.few_tiles);
   }
 
+  /// Hopper's kernels of any tile, whose clusters cluster_of() says.
+  bool of_any_tile() const { return c.path.kind == TensorPath::Kind::wgmma && !fixed(); }
+
+  TileCosts costs(Tile tile, bool swapped) const {
+    TileCosts e = gemm::tile_costs(c, tile, gemm::step_of(c.task), swapped);
+    e.cluster = 2;
+    e.persistent = true;
+    e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
+    if (is_paired(tile, swapped)) e.stage_bytes -= 0.5 * e.col_side();
+    e.stages = std::clamp(std::floor((c.smem - beside_ring()) / e.stage_bytes), 2.0, c.path.most_stages);
+    e.step_latency = c.family.step;
+    // at every tile tensor units wait while accumulators leave the registers; behind the last, the way to L2 is seen
+    // too; sums that tensor memory holds twice leave beside the next tile's products, so that only the last ones are seen
+    if (!sums_in_turns(c.path, tile) && !takes_turns()) e.serial_clk = e.once_clk;
+    return e;
+  }
+
  private:
   /// The memset's own time: a median of 309 (H200, products of PyTorch).
   static constexpr Seconds kClear = 0.74e-6 * units::s;
 
   bool by_xmma() const { return c.task.math == DType::tf32; }
+
+  /// cuBLASLt chooses among these kernels as if memory were three times as fast and a step took 0.1 us at least: it cuts K
+  /// even of products that memory binds. (Found on 1007 recorded launches of training shapes: whether K is cut agrees for
+  /// 96 %, for 92 % where the cheapest kernel is taken.)
+  static void see_as_library(Demand& d) {
+    constexpr double kMemory = 1.0 / 3;
+    constexpr Seconds kStep = 0.1e-6 * units::s;
+    d.dram_read *= kMemory;
+    d.dram_write *= kMemory;
+    d.step_latency = std::max(d.step_latency, kStep);
+  }
+
+  static double whole(double tiles, double cluster) { return cluster * std::ceil(tiles / cluster); }
+
+  /// What CTAs of a cluster have in common each fetches a part of for all. Rows that the operands do not have are asked for
+  /// all the same (outside_clk).
+  void share(Demand& d, const TileLayout& t, const WorkSplit& split) const {
+    const TileCosts& e = *t.costs;
+    d.plan.cluster = static_cast<std::int64_t>(split.cluster_rows * split.cluster_cols);
+    const double asked = e.a / split.cluster_cols + e.w / split.cluster_rows;
+    d.l2 = asked * 0.5 * (1 + c.starts.lines) * units::B;
+    d.delivered = (e.a + e.w - asked) * units::B;
+    const double tiles_m = whole(t.tiles_m, split.cluster_rows), tiles_n = whole(t.tiles_n, split.cluster_cols);
+    const double rows_of_x = tiles_m * e.tile_m - c.task.m, of_weights = tiles_n * e.tile_n - c.task.n;
+    const double each =
+        rows_of_x / tiles_m / split.cluster_cols + (c.task.weights_kn ? 0 : of_weights / tiles_n / split.cluster_rows);
+    const double at_once = gemm::ctas_at_once(c, t, split);
+    d.port_fill_clk = gemm::outside_clk(each, at_once) * at_once;
+    cublas::wait_in_shared_queues(d, c, at_once);
+  }
+
+  /// Rows of the result that are no whole sectors of 32 bytes: every second one begins inside a sector, so that each piece of
+  /// 128 bytes that leaves for memory writes two sectors in part, whose rest is fetched. Of results that L2 keeps none is.
+  /// (89 batched products of training shapes with such rows: 6 % too fast in the mean without it, 38 of them of more than
+  /// 60 MB 10.5 %.)
+  double sectors_in_part() const {
+    constexpr double kSector = 32, kPiece = 128, kRowsInside = 0.5, kInPart = 2;
+    const bool whole = std::fmod(c.task.n * c.task.output_bytes, kSector) == 0;
+    if (whole || fixed() || c.task.batch * c.out_bytes <= c.rates.l2_capacity.in(units::B)) return 0;
+    return kRowsInside * kInPart * kSector / kPiece * c.out_bytes;
+  }
 
   /// Scales of blocks: parts of 20 steps and more, whose sums and 16 bytes fit PyTorch's workspace of cuBLASLt (1 MiB).
   /// (4506 answers of the heuristic with 32 MiB; 179 of 179 recorded training launches are of whole K, or of these parts.)
@@ -240,20 +326,6 @@ class TmaPlanner {
     if (along_cols >= 2) t.l2_bytes -= 0.5 * e.row_side();
   }
 
-  TileCosts costs(Tile tile, bool swapped) const {
-    TileCosts e = gemm::tile_costs(c, tile, gemm::step_of(c.task), swapped);
-    e.cluster = 2;
-    e.persistent = true;
-    e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
-    if (is_paired(tile, swapped)) e.stage_bytes -= 0.5 * e.col_side();
-    e.stages = std::clamp(std::floor((c.smem - beside_ring()) / e.stage_bytes), 2.0, c.path.most_stages);
-    e.step_latency = c.family.step;
-    // at every tile tensor units wait while accumulators leave the registers; behind the last, the way to L2 is seen
-    // too; sums that tensor memory holds twice leave beside the next tile's products, so that only the last ones are seen
-    if (!sums_in_turns(c.path, tile) && !takes_turns()) e.serial_clk = e.once_clk;
-    return e;
-  }
-
   /// Two SMs multiply as one (pair_up()).
   bool is_paired(Tile tile, bool swapped) const {
     return has_tensor_memory(c.path) && (swapped ? c.task.n : c.task.m) > tile.rows;
@@ -281,10 +353,10 @@ class TmaPlanner {
   }
 
   const Context& c;
+  const bool as_library_;
 };
 
-GemmChoice cheapest_by_tma(const Context& c, GemmCache& cache) {
-  const TmaPlanner planner(c);
+GemmChoice cheapest_of(const TmaPlanner& planner, const Context& c, GemmCache& cache) {
   std::vector<TileCosts>& menu = cache.state().scratch.tiles;
   planner.fill(menu);
   Search<TmaPlanner> search(planner, c, cache);
@@ -293,6 +365,22 @@ GemmChoice cheapest_by_tma(const Context& c, GemmCache& cache) {
     planner.for_each_split(t, [&](double splits) { search.add(t, splits); });
   }
   return search.run();
+}
+
+/// A plan that was chosen otherwise, at its price.
+GemmChoice priced_anew(const GemmPlan& plan, const TmaPlanner& planner, const Context& c, GemmCache& cache) {
+  const auto rows = static_cast<std::int16_t>(plan.swapped ? plan.tile_n : plan.tile_m);
+  const auto cols = static_cast<std::int16_t>(plan.swapped ? plan.tile_m : plan.tile_n);
+  std::vector<TileCosts>& menu = cache.state().scratch.tiles;
+  menu.assign(1, planner.costs({rows, cols}, plan.swapped));
+  Search<TmaPlanner> search(planner, c, cache);
+  return search.priced(search.lay_out(menu.front()), static_cast<double>(plan.splits));
+}
+
+GemmChoice cheapest_by_tma(const Context& c, GemmCache& cache) {
+  const TmaPlanner planner(c);
+  if (!planner.of_any_tile() || looks_at_all(c)) return cheapest_of(planner, c, cache);
+  return priced_anew(cheapest_of(TmaPlanner(c, true), c, cache).plan, planner, c, cache);
 }
 
 bool by_tensor_map(const GemmTask& t, const Rates& m) {

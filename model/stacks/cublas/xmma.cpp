@@ -80,6 +80,11 @@ class XmmaPlanner {
     const double w = e.w * std::min(1.0, c.task.n / (t.tiles_n * e.tile_n));
     t.delivered = a * (1 - 1 / e.cluster_cols) + w * (1 - 1 / rows);
     t.l2_bytes = (a + w - t.delivered) * 0.5 * (1 + c.starts.lines);
+    // those of the result's last tiles are asked for all the same
+    const double each = (t.tiles_m * e.tile_m - c.task.m) / t.tiles_m / e.cluster_cols +
+                        (t.tiles_n * e.tile_n - c.task.n) / t.tiles_n / rows;
+    const double at_once = std::min(t.tiles, c.rates.sm_count);
+    t.port_fill_clk = gemm::outside_clk(each, at_once) * at_once;
   }
 
   /// SMs that hold no cluster of the size are idle: counted as if they had a CTA in each turn but the last. Parts of K meet in
@@ -111,6 +116,7 @@ class XmmaPlanner {
     if (traffic == Traffic::counted)
       d.dram_read = c.task.batch * (cublas::walked_bytes(c) + c.task.bias_bytes) * units::B;
     d.l2_limit = L2Limit::ports;
+    cublas::wait_in_shared_queues(d, c, gemm::ctas_at_once(c, t, split));
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + split.meet_clk * c.clk;
     d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
                                              : "to load code, tensor maps and what they describe";

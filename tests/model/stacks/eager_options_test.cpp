@@ -12,6 +12,7 @@
 #include "arch/error.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
+#include "model/stacks/stack.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/table/text.hpp"
 #include "tests/support/eager_training.hpp"
