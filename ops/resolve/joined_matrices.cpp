@@ -7,9 +7,9 @@
 namespace plumbline::lowering {
 namespace {
 
-constexpr std::array<std::string_view, 10> kJoinedQueries{"gpt2",  "phi3",    "gpt_neox", "gpt_bigcode", "falcon",
-                                                          "bloom", "codegen", "mpt",      "persimmon",   "dbrx"};
-constexpr std::array<std::string_view, 3> kJoinedGate{"phi3", "glm", "glm4"};
+constexpr std::array<std::string_view, 11> kJoinedQueries{
+    "gpt2", "phi3", "gpt_neox", "gpt_bigcode", "falcon", "bloom", "codegen", "mpt", "persimmon", "dbrx", "modernbert"};
+constexpr std::array<std::string_view, 4> kJoinedGate{"phi3", "glm", "glm4", "modernbert"};
 
 template <class Names>
 bool is_one_of(const Names& names, const Llm& llm) {
