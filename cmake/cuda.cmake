@@ -64,6 +64,7 @@ if(PLUMBLINE_VALIDATE)
          ${CMAKE_CURRENT_SOURCE_DIR}/validate/measure/cupti_activity.cpp)
     list(FILTER device_sources EXCLUDE REGEX "(_main|_absent)\\.cpp$")
     add_library(validate_device STATIC ${device_sources})
+    plumbline_rooms(validate_device ${device_sources})
     target_include_directories(validate_device SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}
                                                              ${PLUMBLINE_CUPTI_INCLUDE})
     # The kernels against their references (tests/gpu), in a program that also runs the machine's probes.

@@ -146,16 +146,20 @@ def cut(config, layers):
 
 def dispatched(config, batch, tokens):
     """Rows of an iteration of the model."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
     config = dict(config)
     kind = config.pop("model_type")
     for key in ("transformers_version", "pad_token_id", "bos_token_id", "eos_token_id", "cache_implementation", "auto_map",
                 "quantization_config", "torch_dtype", "dtype"):
         config.pop(key, None)
+    if kind in ("t5", "mt5", "umt5"):  # labels are shifted behind a token of padding
+        config.setdefault("pad_token_id", 0)
     made = AutoConfig.for_model(kind, **config)
     factory = AutoModelForMaskedLM if type(made) in AutoModelForMaskedLM._model_mapping.keys() and kind in (
         "bert", "roberta", "albert", "distilbert", "modernbert", "electra") else AutoModelForCausalLM
-    if getattr(made, "pad_token_id", None) is not None:
+    if kind in ("t5", "mt5", "umt5"):  # encoder and decoder read as many tokens
+        factory = AutoModelForSeq2SeqLM
+    if getattr(made, "pad_token_id", None) is not None and factory is not AutoModelForSeq2SeqLM:
         made.pad_token_id = None
     with torch.device("meta"):
         try:

@@ -30,7 +30,7 @@ import trace_training_models
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor",
-              "muon": "muon"}
+              "muon": "muon", "adam8bit": "adam8bit"}
 
 
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce")

@@ -6,6 +6,9 @@ import torch
 from trace_training_models import config_of
 
 
+MASKED = ("bert", "albert", "modernbert")  # encoders that guess masked tokens
+
+
 def build(name, args):
     """(model, config) with random weights on the device, fp32 where autocast casts them."""
     config, layers = config_of(name, args.models)
@@ -25,7 +28,7 @@ def build(name, args):
             config[key] = value[:small["num_hidden_layers"]]
     config.update({key: value for key, value in small.items() if key in config})
     made = AutoConfig.for_model(kind, **config)
-    factory = AutoModelForMaskedLM if kind == "bert" else AutoModelForCausalLM
+    factory = AutoModelForMaskedLM if kind in MASKED else AutoModelForCausalLM
     torch.manual_seed(7)
     dtypes = {"fp16": torch.float16, "fp32": torch.float32}
     kind_of = torch.float32 if args.autocast or args.tf32 else dtypes.get(args.dtype, torch.bfloat16)
@@ -92,14 +95,17 @@ def muon_of(model):
 
 
 def optimizer_of(name, parameters):
-    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors; Adafactor as it comes by itself,
-    a tensor at a time."""
+    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors; a tensor at a time Adafactor as it
+    comes by itself, and bitsandbytes' AdamW8bit."""
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=1e-5, foreach=True)
     if name == "sgd-momentum":
         return torch.optim.SGD(parameters, lr=1e-5, momentum=0.9, foreach=True)
     if name == "adafactor":
         return torch.optim.Adafactor(parameters, lr=1e-5)
+    if name == "adam8bit":
+        import bitsandbytes
+        return bitsandbytes.optim.AdamW8bit(parameters, lr=1e-5)
     return torch.optim.AdamW(parameters, lr=1e-5, **({"fused": True} if name == "fused" else {"foreach": True}))
 
 
@@ -117,11 +123,11 @@ class Iteration:
         shape = (point["batch"], point["tokens"])
         ids = torch.randint(0, config.vocab_size, shape, device=args.device)
         labels = ids
-        if config.model_type == "bert":  # every seventh token is masked
+        if config.model_type in MASKED:  # every seventh token is masked
             chosen = torch.arange(ids.numel(), device=args.device).reshape(shape) % 7 == 3
             labels = torch.where(chosen, ids, torch.full_like(ids, -100))
         self.inputs = {"input_ids": ids, "labels": labels}
-        if config.model_type != "bert":
+        if config.model_type not in MASKED:
             self.inputs["use_cache"] = False
         self.parameters = list(self.model.parameters())
         muon = point["optimizer"] == "muon"

@@ -1,6 +1,7 @@
 #include "model/engine/roofline.hpp"
 
 #include <algorithm>
+#include <variant>
 
 #include "arch/gpu/peaks.hpp"
 
@@ -8,12 +9,22 @@ namespace plumbline {
 
 namespace {
 
+/// The type that an attention's keys are stored in; that of its products for all else.
+struct KeysOf {
+  DType math;
+  DType operator()(const AttentionPrefill& s) const { return s.kv_dtype; }
+  DType operator()(const AttentionDecode& s) const { return s.kv_dtype; }
+  template <class Other>
+  DType operator()(const Other&) const {
+    return math;
+  }
+};
+
 /// The fastest that the products may be done in: a kernel may round queries to the type that keys are stored in.
 FlopRate fastest_peak(const Op& op, const Work& w, const GpuNumbers& gpu) {
   const FlopRate peak = tensor_peak(gpu, w.math, gpu.boost_clock);
-  const auto* prefill = std::get_if<AttentionPrefill>(&op);
-  if (prefill == nullptr || bits(prefill->kv_dtype) >= bits(prefill->dtype)) return peak;
-  return std::max(peak, tensor_peak(gpu, prefill->kv_dtype, gpu.boost_clock));
+  const DType keys = std::visit(KeysOf{w.math}, op);
+  return bits(keys) >= bits(w.math) ? peak : std::max(peak, tensor_peak(gpu, keys, gpu.boost_clock));
 }
 
 Seconds tensor_time(const Op& op, const Work& w, const GpuNumbers& gpu) {

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <numeric>
 #include <variant>
+#include <vector>
 
 #include "arch/error.hpp"
+#include "model/predictor/waiting_loop.hpp"
 #include "model/stacks/stack.hpp"
 
 namespace plumbline {
@@ -66,8 +68,10 @@ enum Part : std::size_t {
 struct HostAndGpu {
   /// Of what is in front of an update: of training, forward and backward passes.
   std::array<Seconds, kParts> host, gpu;
-  Seconds behind;        ///< what the GPU does behind those: the last sums of gradients, the update
-  Seconds update;        ///< what the host takes for lists of tensors of the update
+  Seconds behind;                  ///< what the GPU does behind those: the last sums of gradients, the update
+  Seconds update;                  ///< what the host takes for lists of tensors of the update
+  std::vector<WaitingLoop> loops;  ///< of the update, which the two above are without
+  double slower_host = 1, slower_gpu = 1;
   double operators = 0;  ///< in front of the update, that run beside no other
   double updates = 0;    ///< of it
   bool trains = false;
@@ -77,6 +81,14 @@ struct HostAndGpu {
     for (Seconds& time : gpu) time = times_gpu * time;
     update = times_host * update;
     behind = times_gpu * behind;
+    slower_host *= times_host;
+    slower_gpu *= times_gpu;
+  }
+  /// What passes in loops while the GPU does nothing.
+  Seconds waits_in_loops() const {
+    Seconds sum;
+    for (const WaitingLoop& loop : loops) sum += loop.time(slower_host, slower_gpu) - slower_gpu * loop.gpu();
+    return sum;
   }
 };
 
@@ -196,7 +208,24 @@ Seconds time_in_loop(const HostTime& own, const NodePrediction& n) {
   const bool both = own.training.narrow_launch > Seconds{} && own.narrow_launch > Seconds{};
   const double slower = both ? own.training.narrow_launch / own.narrow_launch : 1;
   const double calls = host_calls(n), further = n.op.launch_count - calls;
-  return slower * (calls * own.each_launch + further * own.each_further_launch);
+  return slower * (n.node->calls * calls * own.each_launch + further * own.each_further_launch);
+}
+
+/// Whether the host waits for the GPU anywhere in a segment of an update.
+bool waits_in(const StepPrediction& step, int segment) {
+  const Segment& s = step.graph.segments[static_cast<std::size_t>(segment)];
+  const auto first = step.graph.nodes.begin() + s.first;
+  return s.layers && std::any_of(first, first + s.size, [](const Node& node) { return node.waits; });
+}
+
+/// Adds a launch of a loop to it, where it is the first one with the loop.
+void add_to_loop(HostAndGpu& out, const StepPrediction& step, const NodePrediction& n, Seconds host, Seconds gpu) {
+  const Segment& segment = step.graph.segments[static_cast<std::size_t>(n.node->segment)];
+  const auto repeat = static_cast<double>(segment.repeat);
+  if (n.node == &step.graph.nodes[static_cast<std::size_t>(segment.first)]) out.loops.push_back({{}, repeat});
+  // a launch that runs several times a turn stands for them at once
+  const double times = static_cast<double>(n.node->count) / repeat;
+  out.loops.back().calls.push_back({times * host, times * gpu, n.node->waits});
 }
 
 /// The mean of the largest of `count` numbers of the normal distribution: 0.56 of two, 1.42 of eight.
@@ -230,8 +259,12 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
     const auto count = static_cast<double>(n.node->count);
     const Seconds time = count * (n.op.time + runtime_gap(n.op, machine.rates(), Runtime::eager));
     if (n.node->pass == Pass::update) {
-      out.behind += time;
       out.updates += count;
+      if (waits_in(step, n.node->segment)) {
+        add_to_loop(out, step, n, time_in_loop(own, n), (1 / count) * time);
+        continue;
+      }
+      out.behind += time;
       if (step.graph.segments[static_cast<std::size_t>(n.node->segment)].layers)
         out.update += count * time_in_loop(own, n);
       continue;
@@ -278,9 +311,9 @@ Done done_with_passes(const HostAndGpu& step, bool waits_in_front) {
   return {met + host, met + longest};
 }
 
-/// What the GPU waits for: in front of an update, where it is done with all of that before the host has issued it; and for
-/// an update's lists of tensors, where the host has not gone through those. An update's few calls are issued while the GPU
-/// still works on what is before it.
+/// What the GPU waits for: in front of an update, where it is done with all of that before the host has issued it; for
+/// an update's lists of tensors, where the host has not gone through those; and in loops in which the host waits for
+/// it. An update's few calls are issued while the GPU still works on what is before it.
 struct Waits {
   Seconds passes, at_end;
 };
@@ -288,7 +321,8 @@ struct Waits {
 Waits waits_of(const HostAndGpu& step, bool waits_in_front) {
   const Done done = done_with_passes(step, waits_in_front);
   const Seconds late = done.host + step.update - (done.gpu + step.behind);
-  return {done.gpu - sum(step.gpu), step.updates > 0 ? std::max(Seconds{}, late) : Seconds{}};
+  const Seconds at_end = std::max(Seconds{}, late) + step.waits_in_loops();
+  return {done.gpu - sum(step.gpu), step.updates > 0 ? at_end : Seconds{}};
 }
 
 /// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer; in training

@@ -55,6 +55,10 @@ bool comes_from(const Graph& graph, std::size_t node, std::size_t other) {
 bool finds_warm(const StepPrediction& out, std::size_t i, const Rates& m) {
   const Node& node = out.graph.nodes[i];
   if (i == 0 || !(node.launch || reads_predecessor(node.op))) return false;
+  // the first launch of an update's loop reads another tensor than the one before, whose gradient is of the backward
+  // pass
+  const Segment& segment = out.graph.segments[static_cast<std::size_t>(node.segment)];
+  if (node.pass == Pass::update && segment.layers && static_cast<int>(i) == segment.first) return false;
   if (out.graph.side_by_side && !comes_from(out.graph, i, i - 1))
     return false;  // another half of the batch came between
   return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity && distance_of_tables(out, i) <= m.l2_capacity;
@@ -161,6 +165,9 @@ Vocabulary vocabulary_of(const Llm& llm, const Workload& workload) {
   Vocabulary v{llm.vocab, llm.tied_embeddings, llm.hidden};
   add_undrawn_rows(llm, workload, v);
   if (llm.main().kinds.empty()) return v;
+  for (const LayerSpec& l : llm.main().kinds) {
+    if (l.ffn) v.stacked = std::max(v.stacked, static_cast<double>(l.ffn->experts));
+  }
   const LayerSpec& layer = llm.main().kinds.front();
   v.drops = !layer.keeps_all;
   v.rotary = layer.rotary;

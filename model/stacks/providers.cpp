@@ -13,15 +13,17 @@ const Provider& trtllm_provider();
 const Provider& trtllm_plain_provider();  // trtllm
 const Provider& trtllm_gen_provider();    // trtllm
 const Provider& flash_attention_provider();
+const Provider& flash_attention_3_provider();  // flash_attention
 const Provider& flash_attention_2_provider();  // flash_attention
 const Provider& flash_attention_contiguous_provider();
 const Provider& flash_attention_1_provider();  // flash_attention
 const Provider& flashinfer_provider();
-const Provider& flashinfer_8bit_provider();  // flashinfer
-const Provider& fla_provider();              // fla
-const Provider& flashinfer_gdn_provider();   // fla
-const Provider& causal_conv1d_provider();    // fla
-const Provider& mamba_ssm_provider();        // fla
+const Provider& flashinfer_8bit_provider();   // flashinfer
+const Provider& triton_attention_provider();  // triton
+const Provider& fla_provider();               // fla
+const Provider& flashinfer_gdn_provider();    // fla
+const Provider& causal_conv1d_provider();     // fla
+const Provider& mamba_ssm_provider();         // fla
 const Provider& pytorch_provider();
 const Provider& trtllm_all_reduce_provider();  // custom_all_reduce
 const Provider& vllm_all_reduce_provider();    // custom_all_reduce
@@ -46,11 +48,13 @@ std::span<const Provider* const> providers() {
       &trtllm_plain_provider(),     //
       &trtllm_gen_provider(),       //
       &flash_attention_provider(),  //
+      &flash_attention_3_provider(),
       &flash_attention_2_provider(),
       &flash_attention_contiguous_provider(),
       &flash_attention_1_provider(),
       &flashinfer_provider(),  //
       &flashinfer_8bit_provider(),
+      &triton_attention_provider(),
       &fla_provider(),             //
       &flashinfer_gdn_provider(),  //
       &causal_conv1d_provider(),   //

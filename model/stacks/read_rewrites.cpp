@@ -71,10 +71,15 @@ void read_type(const JsonValue& value, const std::string& dtype, LaunchRule& lau
 
 LaunchRule read_launch(const JsonValue& value, const Kernels& kernels, std::span<const std::string> names) {
   value.refuse_unknown_keys(
-      {"name", "kernel", "n", "read", "write", "op", "shape", "dtype", "same", "times", "in_call"});
+      {"name", "kernel", "n", "read", "write", "op", "shape", "dtype", "same", "times", "in_call", "calls", "waits"});
   LaunchRule launch;
   launch.name = value.at("name").as_string();
   launch.in_call = value.find_bool("in_call").value_or(false);
+  launch.waits = value.find_bool("waits").value_or(false);
+  if (value.has("calls")) {
+    launch.calls = value.at("calls").as_number();
+    if (!(launch.calls > 0 && launch.calls <= 100)) value.at("calls").fail("expected above 0, at most 100");
+  }
   if (const auto times = value.find_string("times")) {
     try {
       launch.times = Expression(*times, names);

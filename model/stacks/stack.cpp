@@ -44,6 +44,12 @@ bool runs_attention(const Stack::Entry& entry) {
   return contains(ops, kSoftmaxAttention[0]) || contains(ops, kSoftmaxAttention[1]);
 }
 
+/// Of a provider that takes some cards' attention and leaves the rest to the next one.
+bool takes_attention_over(const Stack::Entry& entry) {
+  const std::vector<std::string> ops = ops_of(entry);
+  return entry.provider->hands_on() && (contains(ops, kSoftmaxAttention[0]) || contains(ops, kSoftmaxAttention[1]));
+}
+
 const Provider& provider_of(const JsonValue& value) {
   const std::string name = value.as_string();
   const Provider* provider = find_provider(name);
@@ -276,7 +282,8 @@ Stack with_attention(const Stack& stack, std::string_view name) {
                    did_you_mean(name, known));
   }
   const auto first = std::find_if(stack.providers.begin(), stack.providers.end(), runs_attention);
-  if (first != stack.providers.end() && first->provider == provider) return stack;
+  const bool handed_over = std::any_of(stack.providers.begin(), stack.providers.end(), takes_attention_over);
+  if (first != stack.providers.end() && first->provider == provider && !handed_over) return stack;
   Stack out = stack;
   out.providers.clear();
   bool placed = false;

@@ -29,9 +29,11 @@ struct Node {
   NodeRole role = NodeRole::plain;
   bool launch =
       false;  ///< stands for a launch of a framework's, which reads what the one before it wrote (ops/rewrite)
-  bool in_call = false;     ///< the host launches it in the call of the one before or behind it
-  bool again = false;       ///< of a backward pass: computes what the forward pass has computed (recomputation)
-  int of = -1;              ///< of a backward pass: the forward node that it is the gradient of, or computes again
+  bool in_call = false;  ///< the host launches it in the call of the one before or behind it
+  double calls = 1;      ///< what the host takes for a launch of a loop over tensors, in calls of PyTorch's operators
+  bool waits = false;    ///< the host waits until it is done in front of what it issues next
+  bool again = false;    ///< of a backward pass: computes what the forward pass has computed (recomputation)
+  int of = -1;           ///< of a backward pass: the forward node that it is the gradient of, or computes again
   bool of_weights = false;  ///< of a backward pass: makes gradients of weights, which nothing of the pass waits for
 };
 

@@ -146,7 +146,8 @@ void optimizer(Step& s, const Llm& llm, const Updated& updated) {
   switch (s.workload.training.optimizer) {
     case Optimizer::sgd: return sgd(s, updated.share, llm.hidden);
     case Optimizer::sgd_plain: return sgd_plain(s, updated.share, llm.hidden);
-    case Optimizer::adam8bit: return adam_of_8_bits(s, updated.share);
+    case Optimizer::adam8bit:
+      return eager ? adam_8_bits_by_tensor(s, llm, updated.share) : adam_of_8_bits(s, updated.share);
     case Optimizer::adafactor: return eager ? adafactor_by_tensor(s, llm, updated.share) : adafactor(s, llm, updated);
     case Optimizer::muon:
       return eager ? adam(s, muon_by_tensor(s, llm, updated.share), llm.hidden) : muon(s, llm, updated);

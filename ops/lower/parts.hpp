@@ -36,7 +36,7 @@ void backward(Step& s, const Llm& llm);
 /// Ranks that hold the same parameters: replicas, and those that share a sequence.
 inline std::int64_t copies(const ParallelPlan& plan) { return plan.data * plan.context; }
 /// Tensors that hold the parameters of the layers.
-std::int64_t tensors_of_layers(const Step& s);
+std::int64_t tensors_of_layers(const Step& s, const Llm& llm);
 /// Appends what replicas of an eager framework exchange, and counts what its host has hooks for (replicas.cpp).
 void exchange_eagerly(Step& s, const Llm& llm, double params);
 /// Appends what follows the last backward pass of an iteration (update.cpp), of a rank of that stage.

@@ -38,7 +38,7 @@ struct Buckets {
   double in_full = 0, left = 0;  ///< elements
 };
 
-Buckets fill_buckets(const Step& s, double element_bytes, double first) {
+Buckets fill_buckets(const Step& s, const Llm& llm, double element_bytes, double first) {
   Buckets b;
   b.left = first;
   const auto put = [&](double elements) {
@@ -52,7 +52,7 @@ Buckets fill_buckets(const Step& s, double element_bytes, double first) {
   for (std::size_t g = s.graph.segments.size(); g-- > 0;) {
     const Segment& segment = s.graph.segments[g];
     if (!segment.layers || segment.forward >= 0) continue;
-    for (std::int64_t r = 0; r < segment.repeat; ++r) {
+    for (std::int64_t r = 0; r < copies_of(llm, segment); ++r) {
       for (int i = segment.first + segment.size; i-- > segment.first;) each_tensor(s, i, put);
     }
   }
@@ -140,7 +140,7 @@ double ends_of(const Step& s, const Llm& llm, double params) {
 void sum_in_buckets(Step& s, const Llm& llm, double params) {
   const double ends = ends_of(s, llm, params), element = bits(s.workload.training.gradient) / 8.0;
   const double head = llm.tied_embeddings || !llm.has_head ? 0 : ends / 2;  // the first gradient that is there
-  const Buckets found = fill_buckets(s, element, head);
+  const Buckets found = fill_buckets(s, llm, element, head);
   Exchanges exchanges(s, llm.hidden);
   // of what is in no list of tensors the last bucket has the rest
   const double full = found.full > 0 ? std::min(found.in_full, params - (ends - head)) : 0;
@@ -177,7 +177,7 @@ std::vector<TensorShape> tensors_of(const Step& s, int i) {
       if (product->bias) found.push_back({1, columns});
     }
   } else if (const auto* experts = std::get_if<GroupedGemm>(&node.op)) {
-    found.push_back({experts->experts * experts->n, experts->k});
+    found.push_back({experts->experts * experts->n, experts->k, experts->experts});
   } else if (const auto* row = std::get_if<Rowwise>(&node.op)) {
     const bool layer_norm = row->kind == RowwiseKind::layernorm;
     if (layer_norm || row->kind == RowwiseKind::rmsnorm) found.push_back({1, row->cols});
@@ -186,12 +186,12 @@ std::vector<TensorShape> tensors_of(const Step& s, int i) {
   return found;
 }
 
-std::int64_t tensors_of_layers(const Step& s) {
+std::int64_t tensors_of_layers(const Step& s, const Llm& llm) {
   std::int64_t tensors = 0;
   for (const Segment& segment : s.graph.segments) {
     if (!segment.layers || segment.forward >= 0) continue;
     for (int i = segment.first; i < segment.first + segment.size; ++i) {
-      each_tensor(s, i, [&](double) { tensors += segment.repeat; });
+      each_tensor(s, i, [&](double) { tensors += copies_of(llm, segment); });
     }
   }
   return tensors;
@@ -200,7 +200,7 @@ std::int64_t tensors_of_layers(const Step& s) {
 void exchange_eagerly(Step& s, const Llm& llm, double params) {
   EagerParameters& eager = s.graph.eager;
   eager = {};
-  eager.tensors = tensors_of_layers(s) + (llm.tied_embeddings ? 2 : 3);  // embedding, last norm, head
+  eager.tensors = tensors_of_layers(s, llm) + (llm.tied_embeddings ? 2 : 3);  // embedding, last norm, head
   // transformers' decoders ask whether documents are packed, behind the embedding (masking_utils.py,
   // find_packed_sequence_indices())
   eager.waits_in_front = llm.main().role != StackSpec::Role::encoder;

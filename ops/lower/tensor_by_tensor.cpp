@@ -1,9 +1,13 @@
-// Optimizers of PyTorch 2.11 that go through the parameters in a loop of Python, each tensor by launches of its own: Adafactor
-// as it comes by itself (torch/optim/_adafactor.py, _single_tensor_adafactor) and Muon (torch/optim/_muon.py), which knows no
-// lists. Their launches are on file by node (data/launches); here stand the tensors' shapes and how many there are of each.
-// Each shape is a segment of its own that runs once a tensor; it is `layers`, as the host issues each launch of it.
+// Optimizers of PyTorch that go through the parameters in a loop of Python, each tensor by launches of its own:
+// Adafactor as it comes by itself (PyTorch 2.11, torch/optim/_adafactor.py, _single_tensor_adafactor), Muon
+// (torch/optim/_muon.py), which knows no lists, and Adam with moments of 8 bits (bitsandbytes 0.50,
+// bitsandbytes/optim/optimizer.py). Their launches are on file by node (data/launches); here stand the tensors' shapes
+// and how many there are of each. Each shape is a segment of its own that runs once a tensor; it is `layers`, as the
+// host issues each launch of it.
 //
-// Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks.
+// Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks, and
+// so are experts, as it refuses tensors of three dimensions. Adafactor factors the last two of those. Adam of 8 bits
+// has one launch for any tensor, and for those of few elements another one, whose moments are in fp32.
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -18,8 +22,10 @@ namespace {
 
 using Tensors = std::map<TensorShape, std::int64_t>;
 
-/// Whether a node's matrix stands in the source behind the rows of the product before it.
+/// Whether a node's matrix stands in the source behind the rows of the product before it. Of experts gate and up always
+/// do (gate_up_proj of transformers 5).
 bool stands_behind(const Llm& llm, std::string_view name) {
+  if (name == "experts_up") return true;
   if (name == "k_proj" || name == "v_proj") return joins_queries(llm);
   return name == "up_proj" && joins_gate(llm);
 }
@@ -44,7 +50,7 @@ Tensors tensors_of_all_layers(const Step& s, const Llm& llm) {
       first = found.size();
       found.insert(found.end(), own.begin(), own.end());
     }
-    for (const TensorShape& tensor : found) all[tensor] += segment.repeat;
+    for (const TensorShape& tensor : found) all[tensor] += copies_of(llm, segment);
   }
   return all;
 }
@@ -61,9 +67,8 @@ void add(Step& s, NodeTag name, const TensorShape& tensor, std::int64_t count) {
   s.add(name, Rowwise{RowwiseKind::adamw, tensor.rows, tensor.cols, false, type, type});
 }
 
-}  // namespace
-
-void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
+/// Those of the rank, which has so many parameters.
+Tensors tensors_of_rank(const Step& s, const Llm& llm, double params) {
   Tensors all = tensors_of_all_layers(s, llm);
   double rest = params;
   for (const auto& [tensor, count] : all) rest -= elements_of(tensor) * d(count);
@@ -78,17 +83,30 @@ void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
   const auto rows = static_cast<std::int64_t>(rest / d(llm.hidden));
   if (rows > kFewRows) ++all[{rows, llm.hidden}];
   else if (rows > 0) all[{1, llm.hidden}] += rows;
+  return all;
+}
+
+}  // namespace
+
+void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
+  const Tensors all = tensors_of_rank(s, llm, params);
   ++s.graph.eager.walks;  // to gather them, and to leave their gradients behind
   for (const auto& [tensor, count] : all) {
     if (tensor.rows == 1) add(s, "adafactor_vector"_node, tensor, count);
+    else if (tensor.stacked > 1) add(s, "adafactor_experts"_node, tensor, count);
     else add(s, "adafactor_matrix"_node, tensor, count);
   }
+}
+
+void adam_8_bits_by_tensor(Step& s, const Llm& llm, double params) {
+  const Tensors all = tensors_of_rank(s, llm, params);
+  for (const auto& [tensor, count] : all) add(s, "adam8bit_tensor"_node, tensor, count);
 }
 
 double muon_by_tensor(Step& s, const Llm& llm, double params) {
   const Tensors all = tensors_of_all_layers(s, llm);
   for (const auto& [tensor, count] : all) {
-    if (tensor.rows == 1) continue;
+    if (tensor.rows == 1 || tensor.stacked > 1) continue;
     add(s, "muon_matrix"_node, tensor, count);
     s.graph.eager.tensors -= count;  // those that are in lists
     params -= elements_of(tensor) * d(count);

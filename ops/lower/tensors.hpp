@@ -9,18 +9,25 @@
 
 namespace plumbline::lowering {
 
-/// Of a parameter: rows and columns of a matrix as the source has it, or one row.
+/// Of a parameter: rows and columns of a matrix as the source has it, or one row. Experts' matrices lie behind one
+/// another in one tensor of three dimensions (transformers 5), whose rows are those of all.
 struct TensorShape {
-  std::int64_t rows = 0, cols = 0;
+  std::int64_t rows = 0, cols = 0, stacked = 1;
   auto operator<=>(const TensorShape&) const = default;
 };
 
 /// The parameters of forward node `i`.
 std::vector<TensorShape> tensors_of(const Step& s, int i);
 
+/// How often a segment's parameters are there: once, where layers share them (ALBERT), however often it runs.
+inline std::int64_t copies_of(const Llm& llm, const Segment& segment) {
+  return llm.main().shared_weights ? 1 : segment.repeat;
+}
+
 /// tensor_by_tensor.cpp. Each puts its loop in a segment of its own in place of the open one. Of `params` parameters Muon takes
 /// the layers' matrices; how many are left over.
 void adafactor_by_tensor(Step& s, const Llm& llm, double params);
+void adam_8_bits_by_tensor(Step& s, const Llm& llm, double params);
 double muon_by_tensor(Step& s, const Llm& llm, double params);
 
 }  // namespace plumbline::lowering

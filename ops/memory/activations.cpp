@@ -179,9 +179,11 @@ View view_of(const Llm& llm, const Workload& w, const Types& types, const StackS
   const Lengths n = lengths_of(llm, w, stack);
   View v{w, types, bits(types.base) / 8};
   v.narrow_softmax = llm.model_type == "gpt2" || llm.model_type == "bert";  // not cast to fp32
-  v.gelu_written_out = llm.model_type == "gpt2" || llm.model_type == "gpt_neo" || llm.model_type == "gptj";
+  v.gelu_written_out =
+      llm.model_type == "gpt2" || llm.model_type == "gpt_neo" || llm.model_type == "gptj" || llm.model_type == "albert";
+  v.turns_part = llm.model_type == "phi3" || llm.model_type == "gpt_neox" || llm.model_type == "phi" ||
+                 llm.model_type == "stablelm";
   v.joined = joins_queries(llm);
-  v.turns_part = llm.model_type == "phi3" || llm.model_type == "gpt_neox";  // apply_rotary_pos_emb of their sources
   // modeling_gemma*.py, modeling_olmo2.py, modeling_olmo3.py of transformers
   v.wide_norms = llm.model_type.starts_with("gemma") || llm.model_type == "olmo2" || llm.model_type == "olmo3";
   v.hidden = d(stack.hidden > 0 ? stack.hidden : llm.hidden);
@@ -230,12 +232,15 @@ double under_way(const Workload& w, const TrainingStage& stage) {
   }
 }
 
-/// In eager code, what a model with dropout keeps before and behind its layers: the embedding's mask; of an encoder also the
-/// embedding's norm, and of the head's dense layer what its activation and its norm read.
-double stored_ends(const StackSpec& stack, const View& v) {
-  if (!trains_with_dropout(stack.kinds.front(), stack.role)) return 0;
-  const double mask = v.tokens * v.hidden;
-  return stack.role == StackSpec::Role::encoder ? mask + stored_norm(NormKind::layer, v) + 2 * v.element * mask : mask;
+/// In eager code, what a model with dropout keeps before and behind its layers: the embedding's mask; an encoder with
+/// such norms, with dropout or without, also the embedding's norm, and of the head's dense layer what its activation
+/// and its norm read. Both are as wide as the embedding, which may be narrower than the layers (ALBERT).
+double stored_ends(const Llm& llm, const StackSpec& stack, View v) {
+  const LayerSpec& layer = stack.kinds.front();
+  if (llm.vocab > 0 && llm.embedding_params > 0) v.hidden = std::min(v.hidden, llm.embedding_params / d(llm.vocab));
+  const double elements = v.tokens * v.hidden, mask = trains_with_dropout(layer, stack.role) ? elements : 0;
+  if (stack.role != StackSpec::Role::encoder || layer.norm != NormKind::layer) return mask;
+  return mask + stored_norm(NormKind::layer, v) + 2 * v.element * elements;
 }
 
 /// Recomputed whole, a layer keeps its input alone; one layer at a time has all of it, the first ones when those behind them
@@ -279,7 +284,7 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
     if (&stack != &llm.main() || !last) continue;
     // Final norm and head inputs; logits, and in eager code their fp32 softmax.
     bytes += stored_norm(stack.kinds.front().norm, v) + v.tokens * v.hidden * v.element;
-    if (v.eager()) bytes += stored_ends(stack, v);
+    if (v.eager()) bytes += stored_ends(llm, stack, v);
     if (!v.eager()) bytes += logits(llm, w, v) * (v.flash() ? v.element : v.element + 4);
   }
   return bytes * units::B;

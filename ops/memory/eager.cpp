@@ -25,19 +25,46 @@
 namespace plumbline::lowering {
 namespace {
 
-/// Of the parameters' type: two moments, a momentum, or nothing. Muon has a momentum of the layers' matrices (their share here
-/// is that of all but embedding and head); Adafactor sums of rows and columns, a thousandth.
-double states_of(const Training& t, double in_layers) {
-  if (t.optimizer == Optimizer::muon) return 2 - in_layers;
+/// Of the parameters' type: two moments, a momentum, or nothing. Muon has a momentum of the layers' matrices (their
+/// share here is that of all but embedding, head and experts); Adafactor sums of rows and columns, a thousandth;
+/// moments of 8 bits are as wide whatever the parameters are (tensors of fewer than 4096 elements have them in fp32,
+/// which is left out here: a norm's 2048 beside matrices of millions).
+double states_of(const Training& t, double in_matrices) {
+  if (t.optimizer == Optimizer::muon) return 2 - in_matrices;
   if (t.optimizer == Optimizer::adafactor) return 1e-3;
+  if (t.optimizer == Optimizer::adam8bit) return 2 * kMomentOf8Bits / (bits(t.gradient) / 8);
   return t.optimizer == Optimizer::sgd_plain ? 0 : t.optimizer == Optimizer::sgd ? 1 : 2;
 }
 
-/// Bytes a logit where the loss is differentiated: its logarithm and two gradients. transformers' causal losses cast logits to
-/// fp32, those of masked tokens do not; under autocast the logarithms of these are cast, and their gradient.
+/// Elements of an embedding, or of a layer's experts' first matrices, which lie in one tensor.
+double largest_tensor(const Llm& llm) {
+  double most = d(llm.vocab) * d(llm.hidden);
+  for (const LayerSpec& l : llm.main().kinds) {
+    if (!l.ffn || !l.ffn->is_moe()) continue;
+    most = std::max(most, d(l.ffn->experts) * (l.ffn->gated ? 2 : 1) * d(l.ffn->expert_width) * d(llm.hidden));
+  }
+  return most;
+}
+
+/// Of all layers.
+double expert_params(const Llm& llm) {
+  double sum = 0;
+  for (const int kind : llm.main().order) sum += llm.main().kinds[static_cast<std::size_t>(kind)].expert_params;
+  return sum;
+}
+
+/// transformers' causal losses cast logits to fp32, and so does ModernBERT's; other encoders', of masked tokens, and
+/// T5's read them as they are.
+bool casts_logits(const Llm& llm) {
+  if (llm.model_type == "t5" || llm.model_type == "mt5" || llm.model_type == "umt5") return false;
+  return llm.main().role != StackSpec::Role::encoder || llm.model_type == "modernbert";
+}
+
+/// Bytes a logit where the loss is differentiated: its logarithm and two gradients; where it is not cast before,
+/// autocast casts the logarithms, and their gradient.
 double loss_bytes(const Llm& llm, const Workload& w, DType base) {
   const double element = bits(base) / 8, fp32 = 4;
-  if (llm.main().role != StackSpec::Role::encoder) return 3 * fp32;
+  if (casts_logits(llm)) return 3 * fp32;
   return w.training.autocast(base) ? element + 2 * fp32 : 3 * element;
 }
 
@@ -58,7 +85,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes ends = (llm.tied_embeddings ? 1.0 : 2.0) * head_matrix, shard = all / shards;
   MemoryNeed base;
   base.weights = shard;
-  base.optimizer = states_of(w.training, 1 - ends / all) * shard;
+  const double in_matrices = 1 - ends / all - expert_params(llm) / of.params;
+  base.optimizer = states_of(w.training, in_matrices) * shard;
   base.workspace = kHandles * of.workspace;
   if (shards == 1 && replicas > 1) base.workspace += all;
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
@@ -90,9 +118,12 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}), Bytes{});
   const bool list = w.training.optimizer == Optimizer::adam || w.training.optimizer == Optimizer::adamw;
   at(Bytes{}, shard, list ? shard : Bytes{});
-  // an estimate of the largest tensor's variance; of Muon the largest is in the lists of what is not a layer's matrix
-  const bool loop = w.training.optimizer == Optimizer::adafactor || w.training.optimizer == Optimizer::muon;
-  if (loop) at(Bytes{}, shard, storage(w.training.gradient, d(llm.vocab) * d(llm.hidden) / d(w.parallel.tensor)));
+  // Adafactor's estimate of the largest tensor; of what Muon leaves to lists the square roots
+  if (w.training.optimizer == Optimizer::adafactor) {
+    const double largest = largest_tensor(llm) / d(w.parallel.tensor);
+    at(Bytes{}, shard, storage(w.training.gradient, largest));
+  }
+  if (w.training.optimizer == Optimizer::muon) at(Bytes{}, shard, (1 - in_matrices) * shard);
   return most;
 }
 

@@ -13,16 +13,16 @@
 namespace plumbline {
 namespace {
 
-constexpr std::array<std::string_view, kStepNames> kStep{"w",     "batch",  "seqs",  "fresh",  "cached", "p",
-                                                         "tied",  "adds",   "vocab", "width",  "block",  "group",
-                                                         "drops", "rotary", "table", "undrawn"};
+constexpr std::array<std::string_view, kStepNames> kStep{"w",     "batch",  "seqs",  "fresh",   "cached", "p",
+                                                         "tied",  "adds",   "vocab", "width",   "block",  "group",
+                                                         "drops", "rotary", "table", "undrawn", "stacked"};
 
 /// What the rules ask of the step.
 struct Asked {
   const Workload& workload;
   std::string_view model_type;
   double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, drops = 0, rotary = 1;
-  double table = 0, undrawn = 0;
+  double table = 0, undrawn = 0, stacked = 0;
   bool autocast = false;
   bool decode() const { return workload.phase == Phase::decode; }
 };
@@ -48,6 +48,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           v.rotary,
           v.table,
           v.undrawn,
+          v.stacked,
           w.training.autocast(w.precision_given ? w.precision.output : DType::bf16)};
 }
 
@@ -68,7 +69,7 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
   values.insert(values.end(),
                 {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt),
                  cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block,
-                 asked.group, asked.drops, asked.rotary, asked.table, asked.undrawn});
+                 asked.group, asked.drops, asked.rotary, asked.table, asked.undrawn, asked.stacked});
 }
 
 /// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands
@@ -221,6 +222,8 @@ class Rewriting {
       if (launch.op != nullptr) made.role = NodeRole::plain;
       made.launch = true;
       made.in_call = launch.in_call;
+      made.calls = launch.calls;
+      made.waits = launch.waits;
       made.depends = waits;
       graph_.nodes.push_back(made);
       last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;

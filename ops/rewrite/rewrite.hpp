@@ -33,7 +33,8 @@ namespace plumbline {
 ///   drops    1 where training drops elements, 0 where the model's config switches that off
 ///   table    elements that the rank updates of an input embedding whose weights are not the head's too; else 0
 ///   undrawn  share of its rows that no token of the step is
-inline constexpr std::size_t kStepNames = 16;
+///   stacked  experts of a layer, whose matrices lie in one tensor
+inline constexpr std::size_t kStepNames = 17;
 
 /// What rules ask of the model.
 struct Vocabulary {
@@ -47,6 +48,7 @@ struct Vocabulary {
   /// Share of that one's rows which no token of an update is. Such a row has no gradient and, as long as the tokens of all
   /// updates before were the same or it was not drawn then either, moments of zero.
   double undrawn = 0;
+  double stacked = 0;  ///< experts of a layer
 };
 
 /// One launch: an operator whose keys are worked out.
@@ -60,6 +62,8 @@ struct LaunchRule {
   std::optional<DType> type{};   ///< where it is not the type of the node's operator
   std::vector<KeyRule> keys{};
   bool in_call = false;               ///< the library's call that launches the product launches it too
+  double calls = 1;                   ///< what the host takes for it, where it goes through tensors in a loop
+  bool waits = false;                 ///< the host waits until it is done
   std::optional<Expression> times{};  ///< how often it runs for its node, rounded; 0: not at all. Empty: once
 };
 

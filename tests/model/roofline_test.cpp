@@ -63,6 +63,14 @@ TEST(Roofline, ProductsWithNarrowKeysMayBeNarrow) {
   EXPECT_DOUBLE_EQ(roofline(Op(s), gpu).in(units::us), us16);
 }
 
+/// A token of 1000 query heads on one KV head: 2 x 1000 x 1000 x 200 FLOP are 40 us at 10 TFLOP/s, its keys 0.4 us.
+TEST(Roofline, OfDecodeWithNarrowKeysMayBeNarrowToo) {
+  AttentionDecode s{1, 1000, 1, 100, 100, 1000};
+  EXPECT_DOUBLE_EQ(roofline(Op(s), toy_gpu()).in(units::us), 40);
+  s.kv_dtype = DType::fp8;
+  EXPECT_DOUBLE_EQ(roofline(Op(s), toy_gpu()).in(units::us), 20);
+}
+
 TEST(Roofline, HostCopiesTakePcieAndRanksTakeNvlink) {
   Work w;
   w.link = 100e3 * units::B;

@@ -135,6 +135,22 @@ TEST(TrtLlmRules, AKernelForWgmmaByHand) {
   EXPECT_FALSE(c.prepares);
 }
 
+/// Where it was not measured the grouped kernel's scalars stand in: a start of 2000 clocks, 500 for a turn of 16-bit keys, so 250
+/// here, 1000 to hand a part on and for 4 parts a turn of the merge, 200 ns of L2; and its call's first launch less, 1 us of gap
+/// and 2 us of its own.
+TEST(TrtLlmRules, TheGroupedKernelLendsTheOneForWgmmaItsClocks) {
+  Calibration c = with_starts();
+  c.families["library.attention_decode"]["fixed_s"] = Scalar{5e-6, "toy"};
+  c.families["library.attention_prepare"]["fixed_s"] = Scalar{2e-6, "toy"};
+  c.machine["gap_graph_s"] = Scalar{1e-6, "toy"};
+  const Machine m = toy_machine(toy_gpu(), c);
+  const AttentionChoice lent = planned(m, from_fp8(decode(8, 8, 1, 512)));
+  EXPECT_EQ(lent.main.plan.ctas, 32);
+  EXPECT_EQ(lent.main.plan.threads, 384);
+  EXPECT_NEAR(3 * lent.main.step_latency * m.rates().clock, 2000 + 3 * 250, 1e-6);
+  EXPECT_NEAR(lent.main.serial_latency.in(units::ns), 1000 + 200 - 3000, 1e-6);
+}
+
 /// Three CTAs an SM as long as heads in eights x width are at most 2048; more heads lengthen a tile's chain, wider ones what
 /// is issued. A window hides whole tiles, and parts without keys return at once.
 TEST(TrtLlmRules, AKernelForWgmmaGoesWithHeadsWidthAndWindow) {
@@ -169,6 +185,21 @@ TEST(TrtLlmRules, TensorMemoryTakesAllGroupsUpTo16) {
   EXPECT_EQ(planned(m, decode(6, 2, 2, 4096)).plan.splits, 1);
   EXPECT_EQ(planned(m, decode(1, 34, 2, 4096)).main.plan.threads, 512);
   EXPECT_FALSE(planned(m, decode(1, 34, 2, 4096)).prepares);
+}
+
+/// It is compiled for queries of 16 and of 8 bits. Wider ones take the plain kernel, in their own type whatever the cache's: a
+/// CTA for each of 4 x 52 heads, whose steps of 64 keys in 32 columns are 64 x 2 x (32 + 32) FLOP, 100 a clock in fp64.
+TEST(TrtLlmRules, WideQueriesTakeNoTensorMemory) {
+  const Machine m = toy_with(MatrixUnit::tcgen05, AsyncCopy::tma);
+  AttentionDecode s{4, 52, 4, 32, 32, 46, 1};
+  s.append = 0;
+  s.kv_dtype = DType::fp8;
+  EXPECT_EQ(planned(m, s).main.plan.threads, 512);
+  EXPECT_EQ(planned(m, s).main.plan.ctas, 4 * 4);
+  s.dtype = DType::fp64;
+  const AttentionChoice plain = planned(m, s);
+  EXPECT_EQ(plain.main.plan.ctas, 4 * 52);
+  EXPECT_DOUBLE_EQ(plain.main.tensor_clk, 64.0 * 2 * 64 / 100);
 }
 
 /// By time no cut of the rule's is cheaper but for counts of parts that are not tried, and more SMs are never slower.

@@ -83,6 +83,53 @@ TEST(ExpertsOf, GoByTheKernel) {
   EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("grouped_gemm", groups, "", "torch-2.11")).name, "trt-llm");
 }
 
+/// SGLang's rows are of its stack; of Triton's attention where they say so, or where the collector takes nothing else.
+TEST(AttentionOf, SglangsRowsTakeItsOwnStacks) {
+  const char* prompt = "B=1;Hq=8;Hkv=8;D=128;S=512;causal=1";
+  const auto name = [](const char* op, const char* shape, const char* gpu, const char* kernel) {
+    Measurement of = row(op, shape, gpu, "sglang-0.5.14");
+    of.kernel = kernel;
+    return stack_of(usual_stack(KernelSet::library), of, gpu).name;
+  };
+  for (const char* gpu : {"h200_sxm", "l40s", "b200_sxm", "a100_sxm"}) {
+    EXPECT_EQ(name("attention_prefill", prompt, gpu, ""), "sglang") << gpu;
+  }
+  EXPECT_EQ(name("attention_prefill", prompt, "rtx_pro_6000_server", ""), "sglang-triton");
+  EXPECT_EQ(name("attention_decode", "B=1;Hq=8;Hkv=8;D=128;S=512", "rtx_5090", ""), "sglang-triton");
+  EXPECT_EQ(name("attention_prefill", prompt, "rtx_pro_6000_server", "flashinfer"), "sglang") << "which the row names";
+  EXPECT_EQ(name("attention_prefill", prompt, "h200_sxm", "triton"), "sglang-triton");
+  const char* wide = "B=1;Hq=8;Hkv=8;D=192;S=512;causal=1";
+  EXPECT_EQ(name("attention_prefill", wide, "b200_sxm", ""), "sglang-triton") << "no kernel for heads of 192";
+  EXPECT_EQ(name("attention_prefill", wide, "h200_sxm", ""), "sglang");
+  EXPECT_EQ(name("gemm", "M=1;N=2;K=3", "rtx_pro_6000_server", ""), "trt-llm") << "products are cuBLAS's";
+}
+
+/// SGLang's products find a scale for each token.
+TEST(RowsOfProducts, SglangsRoundByTheToken) {
+  const auto block = [](const char* shape, const char* stack) {
+    return std::get<GemmDynamic>(as_called(row("gemm_dynamic", shape, "", stack))).block;
+  };
+  EXPECT_EQ(block("M=64;N=4096;K=4096", "sglang-0.5.14"), 1);
+  EXPECT_EQ(block("M=64;N=4096;K=4096;block=128", "sglang-0.5.14"), 128);
+  EXPECT_EQ(block("M=64;N=4096;K=4096", "trtllm-1.3.0rc20"), 0);
+}
+
+/// A product of heads whose rows are rounded in the call holds launches beside it; weights that were widened beforehand
+/// need no rounding.
+TEST(ProductsOfHeads, HoldWhatTheirCollectorsTimed) {
+  const auto time = [](const char* gpu, const char* stack, const char* scope) {
+    Measurement of = row("gemm", "M=2048;N=128;K=512;batch=64", gpu, stack);
+    of.what.op = parse_op("gemm", "fp8", "M=2048;N=128;K=512;batch=64;block=128");
+    of.origin.scope = scope;
+    return price({of}, {}).rows.at(0).predicted;
+  };
+  const Seconds alone = time("h200_sxm", "trtllm-1.3.0", "bmm"),
+                rounded = time("h200_sxm", "trtllm-1.3.0", "quantize+bmm");
+  EXPECT_GT(rounded, 2 * alone);
+  EXPECT_GT(time("h200_sxm", "sglang-0.5.14", "quantize+bmm"), alone);
+  EXPECT_LT(time("b200_sxm", "trtllm-1.3.0", "quantize+bmm"), 0.7 * rounded);
+}
+
 /// What rounding leaves over of a power law went elsewhere in the releases that the A100's tables are of.
 TEST(RowsOfExperts, AreCalledAsTheirCollectorDid) {
   const auto leftover = [](const char* shape, const char* stack) {

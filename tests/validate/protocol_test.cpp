@@ -27,6 +27,19 @@ TEST(Protocol, TheFirstRuleThatMatchesHolds) {
   EXPECT_FALSE(rules.of("rmsnorm", "a-1").known);
 }
 
+/// A rule may be for products with a batch alone; others skip it.
+TEST(Protocol, ABatchMayHaveARuleOfItsOwn) {
+  std::string text = kRules;
+  const std::string list = "\"rules\": [";
+  text.insert(text.find(list) + list.size(),
+              R"({"op": "gemm", "stack": "a-1", "rotates": "operands", "least_copies": 1, "most_copies": 1,
+                  "fill_l2": 0, "warm_up": 2, "runs": 10, "between_graphs_s": 0, "batched": true},)");
+  const Protocols rules = Protocols::parse(text, "text");
+  EXPECT_DOUBLE_EQ(rules.of(Gemm{16, 128, 128, 8, {}, false}, "a-1").most_copies, 1);
+  EXPECT_DOUBLE_EQ(rules.of(Gemm{16, 128, 128, 1, {}, false}, "a-1").most_copies, 5);
+  EXPECT_DOUBLE_EQ(rules.of(Gemm{16, 128, 128, 8, {}, false}, "b").most_copies, 24);
+}
+
 TEST(Protocol, RefusesWhatIsNoRule) {
   EXPECT_THROW(Protocols::parse(R"({"rules": [{"op": "gemm"}]})", "text"), BadInput);
   EXPECT_THROW(Protocols::parse(R"({"rules": [], "surprise": 1})", "text"), BadInput);

@@ -13,6 +13,7 @@
 #include "ops/plan/text.hpp"
 #include "ops/table/text.hpp"
 #include "validate/compare/busy.hpp"
+#include "validate/compare/heads.hpp"
 #include "validate/parallel.hpp"
 
 namespace plumbline {
@@ -31,7 +32,7 @@ class RowMachines {
     key.gpu = asked;
     key.calibration_file = options_.calibration_file;
     key.overrides = options_.overrides;
-    key.options.stack = options_.rows_attention ? stack_of(options_.stack, row) : options_.stack;
+    key.options.stack = options_.rows_attention ? stack_of(options_.stack, row, asked) : options_.stack;
     if (key.options.stack != options_.stack) note(row.origin.stack, key.options.stack);
     key.options.clock = clock_of(row, options_.clock);
     key.options.data = row.what.data;
@@ -110,10 +111,36 @@ std::string vllm_of(const Measurement& row) {
   return triton ? "vllm-triton" : "vllm";
 }
 
+/// SGLang's published rows are of Triton's attention where tensor units take mma.sync and copies tensor maps, and
+/// where there is tensor memory but no kernel for heads of 192. (collector/sglang/collect_attn.py,
+/// run_attention_torch(): FlashAttention-3 below, trtllm_mha on others.) Rows may name their kernel.
+bool by_triton(const Measurement& row, const std::string& gpu) {
+  if (!row.kernel.empty()) return row.kernel == "triton";
+  if (gpu.empty() || looks_like_path(gpu)) return false;
+  const StreamingMultiprocessor sm = load_gpu(gpu).sm;
+  if (sm.matrix_unit == MatrixUnit::mma_sync) return sm.async_copy == AsyncCopy::tma;
+  constexpr std::int64_t kWithoutKernel = 192;
+  const auto* prompt = std::get_if<AttentionPrefill>(&row.what.op);
+  const auto* decode = std::get_if<AttentionDecode>(&row.what.op);
+  const std::int64_t width = prompt != nullptr ? prompt->qk_dim : decode != nullptr ? decode->qk_dim : 0;
+  return sm.matrix_unit == MatrixUnit::tcgen05 && width == kWithoutKernel;
+}
+
+/// Operators that SGLang runs by other kernels than TensorRT-LLM does.
+bool is_servers_own(const Op& op) {
+  return std::holds_alternative<AttentionPrefill>(op) || std::holds_alternative<AttentionDecode>(op) ||
+         std::holds_alternative<MlaDecode>(op) || std::holds_alternative<Moe>(op);
+}
+
 }  // namespace
 
-StackChoice stack_of(StackChoice choice, const Measurement& row) {
+StackChoice stack_of(StackChoice choice, const Measurement& row, const std::string& gpu) {
   if (!choice.attention.empty()) return choice;
+  if (row.origin.stack.rfind("sglang", 0) == 0 && choice.name == "trt-llm" && is_servers_own(row.what.op)) {
+    const bool attention = op_name(row.what.op) == "attention_prefill" || op_name(row.what.op) == "attention_decode";
+    choice.name = attention && by_triton(row, gpu) ? "sglang-triton" : "sglang";
+    return choice;
+  }
   // scaled_dot_product_attention picks cuDNN's attention on Hopper where nothing else is asked for (PyTorch 2.11,
   // aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)
   const bool sdpa = row.origin.stack.rfind("torch", 0) == 0 && row.kernel == "sdpa";
@@ -167,6 +194,9 @@ StackChoice stack_of(StackChoice choice, const Measurement& row) {
 
 Op as_called(const Measurement& row) {
   Op op = row.what.op;
+  // SGLang finds a scale for each token (sgl_per_token_quant_fp8(), collector/sglang/collect_gemm.py)
+  auto* const rounds = std::get_if<GemmDynamic>(&op);
+  if (rounds != nullptr && rounds->block == 0 && row.origin.stack.rfind("sglang", 0) == 0) rounds->block = 1;
   auto* const experts = std::get_if<Moe>(&op);
   if (experts == nullptr) return op;
   if (row.kernel == "vllm_fused_moe") experts->routed = 1;
@@ -179,6 +209,7 @@ Op as_called(const Measurement& row) {
 Seconds predict_as_measured(const Measurement& row, const Machine& machine, Predictor& predictor,
                             OpPrediction& scratch) {
   const Protocol& protocol = row.origin.protocol;
+  if (rounds_heads(row)) return predict_heads(row, machine, predictor, scratch);
   if (protocol.known) return predict_as_timed(as_called(row), protocol, machine, predictor, scratch);
   const std::string plan = row.kernels == KernelSet::own ? row.plan : "";  // the library's are no plans of ours
   const auto gemm_plan = parse_gemm_plan(plan);

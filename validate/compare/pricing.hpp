@@ -33,9 +33,10 @@ ClockMode clock_of(const Measurement& row, const std::optional<ClockMode>& asked
 KernelSet kernels_of(const StackChoice& stack);
 
 /// `stack` with the attention that a row was taken with, by the stack that its file names: FlashAttention's for vLLM,
-/// PyTorch, InferSim and the project itself, cuDNN's where PyTorch's scaled_dot_product_attention chose; all-reduces with the
-/// kernels of vLLM, SGLang or NCCL. Else the choice's own.
-StackChoice stack_of(StackChoice stack, const Measurement& row);
+/// PyTorch, InferSim and the project itself, cuDNN's where PyTorch's scaled_dot_product_attention chose; all-reduces
+/// with the kernels of vLLM, SGLang or NCCL. SGLang's attention and experts are its own stack's, attention Triton's
+/// where a row says so or SGLang's collector takes no other kernel on `gpu`. Else the choice's own.
+StackChoice stack_of(StackChoice stack, const Measurement& row, const std::string& gpu = {});
 
 /// The rows of `measured` that belong to `gpu` when one is named: rows without a `gpu` column always, others when the
 /// column names the same descriptor. A `gpu` that is a file takes every row. `left_out` counts the others.

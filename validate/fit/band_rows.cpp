@@ -57,7 +57,7 @@ std::vector<Measurement> published_rows(const BandSource& source, Half half, std
   // replays of the very same operands, which say nothing of a call that finds none of them in L2.
   const Protocols protocols = Protocols::beside(file);
   for (Measurement& row : read.rows) {
-    const Protocol protocol = protocols.of(std::string(op_name(row.what.op)), row.origin.stack);
+    const Protocol protocol = protocols.of(row.what.op, row.origin.stack);
     if (protocol.alone || protocol.rotates_all || protocol.own_times_of_bits > 0) row.origin.protocol = protocol;
   }
   if (half == Half::train) {

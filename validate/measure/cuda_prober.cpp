@@ -18,15 +18,15 @@
 #include "kernels/run/clock_stamps.hpp"
 #include "validate/board/nvml_board.hpp"
 #include "validate/measure/cuda_card.hpp"
+#include "validate/measure/host_clock.hpp"
 
 namespace plumbline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The clock settles within a second; the energy counter steps every 20 to 100 ms.
-constexpr double kSettle_s = 1.5, kWindow_s = 3.0;
+constexpr double kProbeSettle_s = 1.5, kProbeWindow_s = 3.0;
 
 /// Mean power between the first and the last step of the board's energy counter that were seen: a reading between two
 /// steps would be off by up to what a step holds.
@@ -37,10 +37,10 @@ class EnergyMeter {
     const std::optional<Joules> now = board_.energy();
     if (!now || now == last_) return;
     last_ = now;
-    steps_.push_back({since(start_), *now});
+    steps_.push_back({seconds_since(start_), *now});
   }
   std::optional<Watts> power() const {
-    if (steps_.empty() || steps_.back().at_s - steps_.front().at_s < 0.5 * kWindow_s) return {};
+    if (steps_.empty() || steps_.back().at_s - steps_.front().at_s < 0.5 * kProbeWindow_s) return {};
     return (steps_.back().energy - steps_.front().energy) / ((steps_.back().at_s - steps_.front().at_s) * units::s);
   }
 
@@ -72,7 +72,7 @@ class KeepBusy {
   template <class Meanwhile>
   long run(double seconds, const Meanwhile& meanwhile) {
     long batches = 0, passed = 0;
-    for (const auto start = Clock::now(); since(start) < seconds;) {
+    for (const auto start = Clock::now(); seconds_since(start) < seconds;) {
       while (passed < batches && marks_[static_cast<std::size_t>(passed) % kAhead].passed()) ++passed;
       if (batches - passed < kAhead) {
         for (long i = 0; i < batch_; ++i) load_.runner.enqueue(0, stream_);
@@ -122,14 +122,14 @@ struct SteadyReading {
 SteadyReading measure(const SteadyLoad& load, const Board& board, const Stream& stream) {
   SteadyReading out;
   KeepBusy busy(load, stream);
-  busy.run(kSettle_s, [] {});
+  busy.run(kProbeSettle_s, [] {});
   const Stopwatch watch;
   ClockStamps stamps;
   EnergyMeter meter(board);
   BoardSampler sampler(board);
   stamps.enqueue_start(static_cast<cudaStream_t>(stream));
   watch.start(stream);
-  const long launched = busy.run(kWindow_s, [&] { meter.look(); });
+  const long launched = busy.run(kProbeWindow_s, [&] { meter.look(); });
   watch.stop(stream);
   stamps.enqueue_end(static_cast<cudaStream_t>(stream));
   out.launches_per_s = static_cast<double>(launched) / watch.seconds();
@@ -201,7 +201,7 @@ ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
   const auto start = Clock::now();
   const auto tell = [&](const std::string& text) {
     char at[24];
-    std::snprintf(at, sizeof at, "%6.1f s  ", since(start));
+    std::snprintf(at, sizeof at, "%6.1f s  ", seconds_since(start));
     progress(at + text);
   };
   const Board board(select_card());
@@ -231,7 +231,7 @@ ProbeRun run_cuda_probes(bool energies, const ProbeProgress& progress) {
   }
   see_others();
   run.session.warm_C = board.temperature_C().value_or(0);
-  run.session.seconds = since(start);
+  run.session.seconds = seconds_since(start);
   return run;
 }
 

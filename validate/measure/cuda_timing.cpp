@@ -12,6 +12,7 @@
 #include "kernels/common/measure.cuh"
 #include "kernels/run/clock_stamps.hpp"
 #include "kernels/run/l2_sweep.hpp"
+#include "validate/measure/host_clock.hpp"
 #include "validate/measure/stopping.hpp"
 
 namespace plumbline {
@@ -23,8 +24,6 @@ using std::chrono::milliseconds;
 constexpr double kPauseAtLeast_s = 0.03, kPauseAtMost_s = 0.5, kPauseOverBusy = 10;
 constexpr double kSettleAtMost_s = 2.0;
 constexpr std::uint64_t kPowerCap = 0x4;  // of NVML's clock event reasons
-
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 class Event {
  public:
@@ -104,7 +103,7 @@ struct CudaTiming::Device {
     std::this_thread::sleep_for(
         std::chrono::duration<double>(std::max(kPauseAtLeast_s, std::min(kPauseAtMost_s, kPauseOverBusy * busy_s))));
     busy_s = 0;
-    while (since(idle_since) < kPauseAtMost_s) {
+    while (seconds_since(idle_since) < kPauseAtMost_s) {
       const std::optional<Hertz> clock = board.sm_clock();
       if (clock) fastest = std::max(fastest, *clock);
       const bool capped = (board.clock_event_reasons().value_or(0) & kPowerCap) != 0;
@@ -174,7 +173,7 @@ void CudaTiming::burst(const Runner& runner, CacheState cache, Measurement& out)
   do {
     samples.push_back(sample(d.board));
   } while (!idle(d.stream));
-  d.busy_s = since(start);
+  d.busy_s = seconds_since(start);
   set_times(d.finish({executions, first.launches, warm_ups}), out);
   out.conditions = conditions(samples);
   if (const auto clock = d.stamps.mean_clock(d.stream)) out.conditions.sm_clock = clock;
@@ -187,7 +186,7 @@ void CudaTiming::Device::settle(const CudaGraph& graph) {
   std::vector<BoardSample> part;
   keep_busy(graph, [&] {
     part.push_back(sample(board));
-    const Seconds passed = since(start) * units::s;
+    const Seconds passed = seconds_since(start) * units::s;
     if (!settling.due(passed)) return false;
     const bool settled = settling.settled(passed, conditions(part));
     part.clear();
@@ -254,7 +253,7 @@ void CudaTiming::steady(const Runner& runner, CacheState cache, Measurement& out
   EnergyWindow window;
   const std::size_t graphs = d.keep_busy(graph, [&] {
     const std::optional<EnergySteps::Step> step = steps.look();
-    const EnergyWindow::Act act = window.look(since(start) * units::s, step.has_value());
+    const EnergyWindow::Act act = window.look(seconds_since(start) * units::s, step.has_value());
     if (act == EnergyWindow::Act::wait) return false;
     auto& end = act == EnergyWindow::Act::open ? from : to;
     end = step ? *step : EnergySteps::Step{d.tracer.now_ns(), {}};

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "arch/error.hpp"
+#include "validate/measure/host_clock.hpp"
 #include "validate/record/study.hpp"
 
 namespace plumbline {
@@ -24,7 +25,7 @@ class Remaining {
     done_ += expected_duration(task);
   }
   Seconds left() const {
-    const Seconds spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() * units::s;
+    const Seconds spent = seconds_since(start_) * units::s;
     return done_ > Seconds{} ? left_ * (spent / done_) : left_;
   }
 

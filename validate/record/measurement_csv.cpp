@@ -115,7 +115,7 @@ void read_measurement_file(const std::string& file, const std::vector<RowFilter>
   for (std::size_t i = first; i < into.rows.size(); ++i) {
     Measurement& row = into.rows[i];
     if (row.cache_known) continue;  // it says itself what a call finds
-    row.origin.protocol = protocols.of(std::string(op_name(row.what.op)), row.origin.stack);
+    row.origin.protocol = protocols.of(row.what.op, row.origin.stack);
   }
 }
 

@@ -215,8 +215,9 @@ Protocols::Protocols(const JsonValue& root) {
       continue;
     }
     rule.refuse_unknown_keys({"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs",
-                              "between_graphs_s", "scalars_know", "why"});
+                              "between_graphs_s", "scalars_know", "batched", "why"});
     Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
+    read.batched = rule.has("batched") && rule.at("batched").as_bool();
     Protocol& p = read.protocol;
     p.known = true;
     const std::string rotates = rule.at("rotates").as_string();
@@ -236,11 +237,17 @@ Protocols::Protocols(const JsonValue& root) {
   }
 }
 
-Protocol Protocols::of(const std::string& op, const std::string& stack) const {
+Protocol Protocols::of(const std::string& op, const std::string& stack, bool batched) const {
   for (const Rule& rule : rules_) {
+    if (rule.batched && !batched) continue;
     if (rule.op == op && stack.rfind(rule.stack, 0) == 0) return rule.protocol;
   }
   return {};
+}
+
+Protocol Protocols::of(const Op& op, const std::string& stack) const {
+  const auto* const product = std::get_if<Gemm>(&op);
+  return of(std::string(op_name(op)), stack, product != nullptr && product->batch > 1);
 }
 
 }  // namespace plumbline

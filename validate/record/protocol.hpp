@@ -43,13 +43,16 @@ class Protocols {
   Protocols() = default;
   static Protocols beside(const std::string& measurement_file);
   static Protocols parse(const std::string& json, const std::string& place);
-  Protocol of(const std::string& op, const std::string& stack) const;
+  /// `batched`: of several products at once, which a rule of their own may be for.
+  Protocol of(const std::string& op, const std::string& stack, bool batched = false) const;
+  Protocol of(const Op& op, const std::string& stack) const;
 
  private:
   explicit Protocols(const JsonValue& root);
   struct Rule {
     std::string op, stack;
     Protocol protocol;
+    bool batched = false;  ///< of products with a batch alone
   };
   std::vector<Rule> rules_;
 };

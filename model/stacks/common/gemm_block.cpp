@@ -32,7 +32,7 @@ GroupTile block_tile(const GemmTask& task, double sm_count) {
   std::int16_t best = 0;
   double best_waves = 0, best_last = 0;
   for (std::int16_t width = 16; width <= 128; width = static_cast<std::int16_t>(width + 8)) {
-    const double tiles = std::ceil(rows / tile_rows) * std::ceil(cols / width);
+    const double tiles = task.batch * std::ceil(rows / tile_rows) * std::ceil(cols / width);
     const double waves = std::ceil(tiles / sm_count), last = tiles - (waves - 1) * sm_count;
     if (best != 0 && (waves > best_waves || (waves == best_waves && last <= best_last))) continue;
     best = width;
@@ -46,7 +46,7 @@ GroupTile block_tile(const GemmTask& task, double sm_count) {
 
 void answer_blocks(const GemmTask& task, const FamilyScalars& family, const Question& q, Answer& out) {
   const std::array menu{block_tile(task, q.rates.sm_count)};
-  const ExpertRows rows{{static_cast<std::int64_t>(task.m)}, 1};
+  const ExpertRows rows{{static_cast<std::int64_t>(task.m)}, 1 / task.batch};
   const GemmChoice choice = plan_groups(
       {.task = task, .rows = rows, .block_sums = true, .menu = menu, .sums_wait = true, .first_trips = kChainedLoads},
       q.rates, family, q.cache);

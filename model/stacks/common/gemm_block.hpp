@@ -35,7 +35,8 @@ inline constexpr auto kDeepGemmTiles = std::to_array<GroupTile>({{{64, 32}, fals
 /// Of each expert: evenly between (1 - skew) and (1 + skew) of the mean.
 ExpertRows rows_of_groups(const GemmTask& task, double skew);
 
-/// One product by DeepGEMM: tiles of 64 or 128 rows by up to 160 columns, either operand on the row side; K is not cut.
+/// One product by DeepGEMM: tiles of 64 or 128 rows by up to 160 columns, either operand on the row side; K is not
+/// cut. Or a batch of them, whose tiles are dealt out together.
 void answer_blocks(const GemmTask& task, const FamilyScalars& family, const Question& question, Answer& answer);
 
 }  // namespace plumbline

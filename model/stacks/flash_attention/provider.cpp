@@ -132,16 +132,23 @@ bool by_mma_sync(const Question& q) { return q.rates.path.kind == TensorPath::Ki
 
 class FlashAttention final : public Provider {
  public:
-  /// `contiguous`: of training, whose keys and values lie in no cache.
-  explicit FlashAttention(bool contiguous) : contiguous_(contiguous) {}
+  /// `contiguous`: of training, whose keys and values lie in no cache. `hopper`: FA3 alone, of servers that take
+  /// another library's kernels on other cards; and what is asked of training, on all.
+  enum class Kind { usual, contiguous, hopper };
+  explicit FlashAttention(Kind kind) : kind_(kind), contiguous_(kind == Kind::contiguous) {}
 
-  std::string_view name() const override { return contiguous_ ? "flash_attention_contiguous" : "flash_attention"; }
-  std::string_view word() const override { return contiguous_ ? "" : "flash-attention"; }
+  std::string_view name() const override {
+    if (kind_ == Kind::hopper) return "flash_attention_3";
+    return contiguous_ ? "flash_attention_contiguous" : "flash_attention";
+  }
+  std::string_view word() const override { return kind_ == Kind::usual ? "flash-attention" : ""; }
+  bool hands_on() const override { return kind_ == Kind::hopper; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override {
     return contiguous_ ? std::span<const std::string_view>(kTrained) : kOps;
   }
   std::string_view assumption() const override {
+    if (kind_ == Kind::hopper) return "";
     return "attention of the library: FlashAttention as vLLM and PyTorch call it";
   }
 
@@ -150,6 +157,8 @@ class FlashAttention final : public Provider {
   }
 
   bool plan(const Question& q, Answer& out) const override {
+    const bool forward = !std::holds_alternative<AttentionBackward>(q.op);
+    if (kind_ == Kind::hopper && forward && q.rates.path.kind != TensorPath::Kind::wgmma) return false;
     const Variant variant = attention_variant(q.op);
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
@@ -190,18 +199,24 @@ class FlashAttention final : public Provider {
   }
 
  private:
+  Kind kind_;
   bool contiguous_;
 };
 
 }  // namespace
 
 const Provider& flash_attention_provider() {
-  static const FlashAttention provider(false);
+  static const FlashAttention provider(FlashAttention::Kind::usual);
+  return provider;
+}
+
+const Provider& flash_attention_3_provider() {
+  static const FlashAttention provider(FlashAttention::Kind::hopper);
   return provider;
 }
 
 const Provider& flash_attention_contiguous_provider() {
-  static const FlashAttention provider(true);
+  static const FlashAttention provider(FlashAttention::Kind::contiguous);
   return provider;
 }
 

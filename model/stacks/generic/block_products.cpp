@@ -39,7 +39,7 @@ class BlockProducts final : public Provider {
     if (q.rates.path.kind != TensorPath::Kind::wgmma) return false;
     if (const auto* groups = std::get_if<GroupedGemm>(&q.op)) return answer(*groups, q, out);
     const auto* s = std::get_if<Gemm>(&q.op);
-    if (s == nullptr || s->block <= 1 || s->batch > 1 || s->bias || s->accumulate) return false;
+    if (s == nullptr || s->block <= 1 || s->bias || s->accumulate) return false;
     require_matrix_path(s->precision, q);
     GemmTask task = gemm_task(*s, q.rates);
     task.block = 0;  // the family's to say

@@ -68,6 +68,9 @@ bool begins_ragged(const Collective& s, const PeerPlan& p) {
          peer_elements(s) * element_bytes(s) % kTwoShotPackBytes != 0;
 }
 
+/// Whether what a rank has for a peer is no whole 16 bytes: where not all goes by elements, the ends of parts do.
+bool is_ragged(const Collective& s) { return peer_elements(s) * element_bytes(s) % kTwoShotPackBytes != 0; }
+
 /// Turns of all threads that go by elements, of the rank that has most of them: a part that begins at no pack, or what
 /// an all-reduce has behind its last pack.
 double turns_by_elements(const Collective& s, const PeerPlan& p) {
@@ -131,7 +134,7 @@ bool plan_own_collective(const Collective& s, const Question& q, Answer& out) {
     const Bytes own_part = static_cast<double>(s.bytes) / ranks * units::B;
     waits += 2.0 * own_part / std::min(q.rates.dram_read, q.rates.dram_write);
   }
-  out.sign(f);
+  out.sign(f, is_ragged(s) ? Variant::ragged : Variant::usual);
   Demand& d = out.launch(kernel.name, f) = Demand{};
   d.plan.ctas = plan->ctas;
   d.link = sent;

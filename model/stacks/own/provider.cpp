@@ -27,7 +27,9 @@ constexpr auto kPortablePrefillClasses = std::to_array<BandClass>({{Variant::usu
 constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "attention_decode"}});
 
 constexpr auto kBackwardClasses = std::to_array<BandClass>({{Variant::usual, "attention_backward", false}});
-constexpr auto kPeerClasses = std::to_array<BandClass>({{Variant::usual, "collective_own"}});
+// ragged: parts that are no whole 16 bytes, whose ends go by elements or narrow words
+constexpr auto kPeerClasses =
+    std::to_array<BandClass>({{Variant::usual, "collective_own"}, {Variant::ragged, "collective_own_ragged", false}});
 
 constexpr std::array<FamilyDeclaration, own::kFamilies> kDeclared{
     {{.name = "gemm",

@@ -52,9 +52,11 @@ double grouped_splits(double blocks, double kv_sets, const Rates& rates);
 /// Whether decode of grouped heads runs the kernel for wgmma: queries of 16 bits, an fp8 cache. It is taken however few CTAs
 /// there are, as the plain kernel does not know such a cache. (supportConfigQGMMA() in decoderXQAImplJIT/kernelUtils.cpp;
 /// DecoderXQARunner::shouldUse(): "MMHA does not support this combination".)
-bool has_wgmma_decode(const AttentionDecode& shape, const Rates& rates, std::span<const FamilyScalars> families);
+bool has_wgmma_decode(const AttentionDecode& shape, const Rates& rates);
+/// The scalars that it is priced with: its own, or the grouped kernel's on mma.sync where it was not measured.
+const FamilyScalars& wgmma_decode_family(std::span<const FamilyScalars> families);
 /// The merge of so many parts of a head's keys in that kernel; nothing for one.
-Seconds merge_of_parts(double parts, const Rates& rates, const FamilyScalars& family);
+Seconds merge_of_parts(double parts, const Rates& rates, std::span<const FamilyScalars> families);
 }  // namespace trtllm
 
 /// `appends`: queries and keys are rotated and the cache is written by a launch before.

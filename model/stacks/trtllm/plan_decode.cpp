@@ -292,7 +292,7 @@ AttentionChoice plan_trtllm_decode(const AttentionDecode& s, const Rates& m, std
   const auto plain = [&] { return plan_plain(t, s.dtype, m, families[trtllm::kSingle], how); };
   if (m.path.kind == TensorPath::Kind::tcgen05) return plain();  // (XqaDispatcher::shouldUse())
   if (!has_grouped_kernel(s, t, m)) return plain();
-  if (trtllm::has_wgmma_decode(s, m, families)) return plan_trtllm_wgmma_decode(s, m, families, how);
+  if (trtllm::has_wgmma_decode(s, m)) return plan_trtllm_wgmma_decode(s, m, families, how);
   if (how.cutting == Cutting::by_rule && !fills_enough(t, m)) return plain();
   const AttentionChoice grouped = plan_grouped(t, s.dtype, m, families, how);
   if (how.cutting == Cutting::by_rule) return grouped;

@@ -41,22 +41,48 @@ double visible_tiles(const DecodeTask& t) {
   return ceil_div(t.cached + 1, kKeysPerTile) - std::floor(hidden / kKeysPerTile);
 }
 
+/// The scalars that the grouped kernel lends are of a call whose first launch rotates the queries and writes the cache, which this
+/// kernel does by itself: an empty launch less, and the gap behind it. (decoderXQAImplJIT.cpp: applyRoPEInXqaKernel.)
+Seconds launch_spared(const Rates& m, std::span<const FamilyScalars> families) {
+  if (families[trtllm::kDecode8bit].on_file) return {};
+  const Seconds launch = families[trtllm::kPrepare8bit].fixed + m.gap_graph;
+  return std::min(launch, families[trtllm::kDecode].fixed);
+}
+
+/// What CTAs of the kernel live by, in SM clocks.
+struct Chains {
+  double start_clk, tile_clk;
+  double issue_start_clk, issue_tile_clk;  ///< what an SM issues for a CTA and for each of its tiles
+};
+
+/// Where nobody measured it, the grouped kernel on mma.sync lends what both do: a CTA's way to its first keys and from its last,
+/// and the wait for a turn of keys, half as long for 8 bits. What an SM issues is not told apart there.
+Chains chains_of(std::span<const FamilyScalars> families) {
+  constexpr double kOf16Bits = 0.5;
+  const FamilyScalars& own = families[trtllm::kDecode8bit];
+  if (own.on_file) return {own.start_clk, own.step_clk, own.issue_start_clk, own.issue_step_clk};
+  const FamilyScalars& grouped = families[trtllm::kDecode];
+  return {grouped.start_clk, grouped.step_clk * kOf16Bits, 0, 0};
+}
+
 /// A CTA's life: it starts, then tile follows tile, keys waiting for room, the softmax for keys, values for scores. CTAs that
 /// share an SM hide each other's waits, but not what an SM has to issue for all of them.
 void live(Demand& d, const DecodeTask& t, const WgmmaDecode& k, double splits, const Rates& m,
-          const FamilyScalars& family) {
+          std::span<const FamilyScalars> families) {
   /// The share of what is issued that does not grow with the heads (barriers, the loaders' warps), in units of `size`, and
   /// how much longer each 8 more heads make a tile's chain: both cards' training rows want 0.25 to 0.4 and 0.5 to 0.8.
   constexpr double kIssuedAnyway = 0.3, kLongerByEight = 0.6, kEight = 8;
+  const Chains chains = chains_of(families);
   const double parts = parts_with_keys(splits, visible_tiles(t));
   const double tiles = ceil_div(visible_tiles(t), parts);
   d.plan.ctas = static_cast<std::int64_t>(t.kv_sets * parts);
   d.plan.steps = d.plan.longest = tiles;
-  const double tile_clk = family.step_clk * (1 + kLongerByEight * (k.queries / kEight - 1));
-  d.step_latency = (family.start_clk + tiles * tile_clk) / tiles / m.clock;
-  d.issue_clk = (kIssuedAnyway + k.size) * (family.issue_start_clk + tiles * family.issue_step_clk) / tiles;
-  d.serial_latency = trtllm::merge_of_parts(parts, m, family);
-  d.serial_latency_of = "to merge the splits";
+  const double tile_clk = chains.tile_clk * (1 + kLongerByEight * (k.queries / kEight - 1));
+  d.step_latency = (chains.start_clk + tiles * tile_clk) / tiles / m.clock;
+  d.issue_clk = (kIssuedAnyway + k.size) * (chains.issue_start_clk + tiles * chains.issue_tile_clk) / tiles;
+  const Seconds spared = launch_spared(m, families);
+  d.serial_latency = trtllm::merge_of_parts(parts, m, families) - spared;
+  d.serial_latency_of = spared > Seconds{} ? "to merge the splits, less a launch spared" : "to merge the splits";
 }
 
 /// Queries are rotated and the cache is written by the kernel itself. Published rows of heads of 64, which their collector gives
@@ -72,14 +98,25 @@ void rotate_before(AttentionChoice& c, const DecodeTask& t, DType dtype, const F
 
 }  // namespace
 
-Seconds trtllm::merge_of_parts(double parts, const Rates& m, const FamilyScalars& family) {
-  // the last CTA waits for the others' partial results and reads them, four at a time; to begin takes as long as eight parts
-  constexpr double kPartsOfBeginning = 8;
-  return parts > 1 ? family.merge_clk * (kPartsOfBeginning + parts) / m.clock : Seconds{};
+const FamilyScalars& trtllm::wgmma_decode_family(std::span<const FamilyScalars> families) {
+  return families[families[kDecode8bit].on_file ? kDecode8bit : kDecode];
 }
 
-bool trtllm::has_wgmma_decode(const AttentionDecode& s, const Rates& m, std::span<const FamilyScalars> families) {
-  return families[kDecode8bit].on_file && m.path.kind == TensorPath::Kind::wgmma && s.kv_dtype == DType::fp8;
+Seconds trtllm::merge_of_parts(double parts, const Rates& m, std::span<const FamilyScalars> families) {
+  // the last CTA waits for the others' partial results and reads them, four at a time; to begin takes as long as eight parts
+  constexpr double kPartsOfBeginning = 8, kPartsAtOnce = 4;
+  if (parts <= 1) return {};
+  const FamilyScalars& own = families[kDecode8bit];
+  if (own.on_file) return own.merge_clk * (kPartsOfBeginning + parts) / m.clock;
+  // the grouped kernel's: a CTA hands its part on, then turns are answers from L2 and what is issued for them
+  const FamilyScalars& grouped = families[kDecode];
+  const Seconds turn = grouped.issue_step_clk / m.clock + m.l2_mean_latency();
+  return grouped.merge_clk / m.clock + ceil_div(parts, kPartsAtOnce) * turn;
+}
+
+bool trtllm::has_wgmma_decode(const AttentionDecode& s, const Rates& m) {
+  return m.path.kind == TensorPath::Kind::wgmma && s.kv_dtype == DType::fp8 &&
+         m.gpu.sm.tensor_flop_per_clk[DType::fp8] > 0;
 }
 
 AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& s, const Rates& m,
@@ -87,7 +124,7 @@ AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& s, const Rates& 
   const DecodeTask t = decode_task(s);
   const WgmmaDecode kernel = wgmma_decode(t);
   AttentionChoice c;
-  c.family = &families[trtllm::kDecode8bit];
+  c.family = &trtllm::wgmma_decode_family(families);
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerTile);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   score_demand(c.main, kernel.queries, kKeysPerTile, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[DType::fp8],
@@ -98,7 +135,7 @@ AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& s, const Rates& 
   rotate_before(c, t, s.dtype, families[trtllm::kPrepare8bit]);
   const double blocks = std::max(1.0, std::floor(t.cached / trtllm::kKeysPerBlock));
   cut_keys(c, how, trtllm::grouped_splits(blocks, t.kv_sets, m), blocks, m,
-           [&](Demand& d, double splits) { live(d, t, kernel, splits, m, *c.family); });
+           [&](Demand& d, double splits) { live(d, t, kernel, splits, m, families); });
   return c;
 }
 

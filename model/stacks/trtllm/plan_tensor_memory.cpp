@@ -37,17 +37,13 @@ void walk(Demand& d, double ctas, double keys, const Rates& m, const FamilyScala
 /// the last CTA reads those of more parts from L2, 16 bits a number, four times 16 bytes for each of its threads at a time.
 /// (fmhaKernels.cuh, computeCtaAndClusterConfig(): CgaSmemReduction where numCtasPerSeqKv <= 16, else GmemReduction.) What it takes to begin is lent by Hopper's kernel:
 /// a merge of two.
-Seconds merge_of(double parts, double rows, const DecodeTask& t, const Rates& m, const FamilyScalars& family) {
+Seconds merge_of(double parts, double rows, const DecodeTask& t, const Rates& m,
+                 std::span<const FamilyScalars> families) {
   constexpr double kMostInCluster = 16, kPartialBytes = 2, kAskedAtOnce = kThreads * 4 * 16.0;
   if (parts <= 1) return {};
-  const Seconds begins = trtllm::merge_of_parts(2, m, family);
+  const Seconds begins = trtllm::merge_of_parts(2, m, families);
   if (parts <= kMostInCluster) return begins;
   return begins + ceil_div(parts * rows * t.v_dim * kPartialBytes, kAskedAtOnce) * m.l2_mean_latency();
-}
-
-const FamilyScalars& lender(std::span<const FamilyScalars> families) {
-  const FamilyScalars& narrow = families[trtllm::kDecode8bit];
-  return narrow.on_file ? narrow : families[trtllm::kDecode];
 }
 
 }  // namespace
@@ -67,7 +63,10 @@ Demand trtllm::append_demand(const DecodeTask& t, DType dtype, const FamilyScala
 
 bool trtllm::takes_tensor_memory(const AttentionDecode& s, const Rates& m) {
   constexpr std::int64_t kMostHeads = 16;
-  return m.path.kind == TensorPath::Kind::tcgen05 && s.q_heads <= kMostHeads * s.kv_heads && s.qk_dim == s.v_dim;
+  // cubins are of queries of 16 bits and of e4m3 (fmhaKernels.h, mDtypeQ)
+  const bool compiled = s.dtype == DType::bf16 || s.dtype == DType::fp16 || s.dtype == DType::fp8;
+  return m.path.kind == TensorPath::Kind::tcgen05 && compiled && s.q_heads <= kMostHeads * s.kv_heads &&
+         s.qk_dim == s.v_dim;
 }
 
 AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& s, const Rates& m,
@@ -77,7 +76,7 @@ AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& s, const
   const bool narrow = s.kv_dtype == DType::fp8 && m.gpu.sm.tensor_flop_per_clk[DType::fp8] > 0;
   const DType math = narrow ? DType::fp8 : s.dtype;
   AttentionChoice c;
-  c.family = &lender(families);
+  c.family = &trtllm::wgmma_decode_family(families);
   c.math = math;
   c.plan.kv_tile = static_cast<std::int64_t>(kTileKeys);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
@@ -93,7 +92,7 @@ AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& s, const
   cut_keys(c, how, parts_of(t.kv_sets, t.context, m), most, m, [&](Demand& main, double parts) {
     walk(main, t.kv_sets * parts, ceil_div(t.context, parts), m, *c.family);
     decode_traffic(main, t, s.dtype, ResultsLeave::here);
-    main.serial_latency += merge_of(parts, rows, t, m, *c.family);
+    main.serial_latency += merge_of(parts, rows, t, m, families);
   });
   if (s.append == 0) return c;  // a step's own node has rotated and written already
   c.prepares = true;

@@ -9,11 +9,13 @@
 #include <string_view>
 
 #include "arch/dtype.hpp"
+#include "arch/error.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/table/text.hpp"
 #include "tests/support/eager_training.hpp"
+#include "tests/support/places.hpp"
 
 namespace plumbline::eager_options_test {
 namespace {
@@ -99,6 +101,53 @@ TEST(EagerOptions, TensorsAreThoseOfTheSource) {
   Workload w = training(2, 1024);
   w.training.optimizer = Optimizer::muon;
   EXPECT_EQ(executions("gpt2-medium", w).at("muon_matrix.gram"), 5 * 4 * 24);
+}
+
+/// bitsandbytes' AdamW8bit: a launch a tensor, of 8 bits from 4096 elements on; its states are 2 bytes an element and
+/// two scales for 256 of them.
+TEST(EagerOptions, AdamOf8BitsHasALaunchATensor) {
+  Workload w = training(2, 1024);
+  w.training.optimizer = Optimizer::adam8bit;
+  const auto found = executions("llama-3.2-1b", w);
+  EXPECT_EQ(found.at("adam8bit_tensor.blockwise"), 113);
+  EXPECT_EQ(found.at("adam8bit_tensor.in_32_bits"), 33) << "norms of 2048";
+  EXPECT_EQ(executions("llama-3.1-8b", w).at("adam8bit_tensor.blockwise"), 226 + 65) << "norms of 4096 too";
+  train_eagerly(w);
+  const double bytes = memory_need(load_llm("llama-3.2-1b"), w).optimizer.in(units::B);
+  EXPECT_NEAR(bytes / (1235814400 * (2 + 8 / 256.0)), 1, 1e-6);
+  w.parallel.data = 2;
+  EXPECT_EQ(executions("llama-3.2-1b", w).at("adam8bit_tensor.blockwise"), 113) << "each replica updates all";
+  w.parallel.zero = 3;
+  EXPECT_THROW(executions("llama-3.2-1b", w), NotModelled);
+}
+
+/// Of experts, which lie in one tensor of three dimensions, Adafactor factors the last two; Muon takes matrices alone,
+/// the router's among them.
+TEST(EagerOptions, ExpertsAreTensorsOfThreeDimensions) {
+  Workload w = training(1, 1024);
+  w.training.optimizer = Optimizer::adafactor;
+  const auto factors = executions("mixtral-8x7b", w);
+  EXPECT_EQ(factors.at("adafactor_experts.estimate"), 2 * 32);
+  EXPECT_EQ(factors.at("adafactor_matrix.estimate"), 5 * 32 + 2) << "router, embedding and head too";
+  w.training.optimizer = Optimizer::muon;
+  const auto turned = executions("mixtral-8x7b", w);
+  EXPECT_EQ(turned.at("muon_matrix.gram"), 5 * 5 * 32);
+  EXPECT_GT(turned.at("adamw.step"), 45e9 / 20971520) << "experts";
+}
+
+/// What autograd saves of these (its hooks, on the device `meta`: storages that are not parameters', without logarithms
+/// of the loss), a number a row of attention, masks of 14 layers with a window, and 12 or 6 bytes a logit.
+TEST(EagerOptions, KeptOfModernBertAndAlbert) {
+  const auto kept = [](const std::string& model, std::int64_t batch) {
+    Workload w = training(batch, 512, "bf16");
+    train_eagerly(w);
+    const std::string folder = testing_support::tests_folder() + "/model/eager_models/";
+    return memory_need(load_llm(folder + model + ".json"), w).activations.in(units::B);
+  };
+  const double modern = 4495441924 + 22.0 * 12 * 8192 * 4 + 14.0 * 16 * 512 * 512 * 2 + 12.0 * 8192 * 50368;
+  EXPECT_NEAR(kept("modernbert-base", 16) / modern, 1, 0.002);
+  const double albert = 8517984258 + 12.0 * 12 * 16384 * 4 + 6.0 * 16384 * 30000;
+  EXPECT_NEAR(kept("albert-base-v2", 32) / albert, 1, 0.005) << "its embedding is narrower than what is counted";
 }
 
 /// Of fp16 under autocast the loss is scaled; the host reads whether a gradient is infinite.

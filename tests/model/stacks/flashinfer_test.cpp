@@ -14,6 +14,7 @@ using namespace testing_support;
 Machine sglang() {
   MachineOptions options;
   options.stack = "sglang";
+  options.stack.attention = "flashinfer";  // of every generation
   return make_machine(toy_gpu(), toy_calibration(), options);
 }
 
@@ -62,6 +63,7 @@ TEST(FlashInfer, WasNeverMeasured) {
   c.measured["library.flashinfer_decode"] = {"bf16"};
   MachineOptions options;
   options.stack = "sglang";
+  options.stack.attention = "flashinfer";
   EXPECT_EQ(predict(decode, make_machine(toy_gpu(), c, options)).provenance, Provenance::measured);
 }
 

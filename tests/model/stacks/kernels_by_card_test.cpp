@@ -102,6 +102,24 @@ TEST(KernelsByCard, FlashInfersPromptsOnMmaSyncAreAsFlashAttentions) {
   }
 }
 
+/// SGLang takes FlashAttention-3 on Hopper, TensorRT-LLM's kernels on tensor memory and FlashInfer elsewhere, where no
+/// flag says otherwise; an attention that is asked for by name runs on every card.
+TEST(KernelsByCard, SglangsAttentionGoesByTheGeneration) {
+  for (const Op& op : {Op(prompt(128, true)), Op(decode(8192, DType::bf16))}) {
+    EXPECT_EQ(on("h200_sxm", op, "sglang").provider, "flash_attention_3");
+    EXPECT_EQ(on("h200_sxm", op, "sglang").time, on("h200_sxm", op, "vllm").time);
+    EXPECT_EQ(on("b200_sxm", op, "sglang").provider, "trtllm_gen");
+    for (const char* card : {"a100_sxm", "l40s", "rtx_pro_6000_server"}) {
+      EXPECT_EQ(on(card, op, "sglang").provider, "flashinfer") << card;
+    }
+    StackChoice asked("sglang");
+    asked.attention = "flashinfer";
+    OpPrediction out;
+    Predictor().predict(op, machines().get({"h200_sxm", MachineOptions{asked}}), out, {});
+    EXPECT_EQ(out.provider, "flashinfer");
+  }
+}
+
 /// Kernels that unpack weights are Ampere's on tcgen05: they save bytes, but their products are far below those of its own
 /// instructions.
 TEST(KernelsByCard, UnpackedWeightsAreMultipliedByMmaSyncOnTensorMemory) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "arch/error.hpp"
+#include "model/bands/bands.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "ops/plan/peer_plan.hpp"
@@ -53,6 +54,22 @@ TEST(OwnCollectives, ThePlanThatIsPricedIsTheOneThatIsLaunched) {
       EXPECT_EQ(p.launches[0].demand.link, peer_sent(shape, plan.algorithm)) << name(kind) << " " << bytes;
     }
   }
+}
+
+/// Parts of 16 bytes and 4 more end within a pack; all_reduce has one part, its whole buffer.
+TEST(OwnCollectives, PartsThatAreNoWholePacksAreAClassOfTheirOwn) {
+  const Machine machine = machine_of("own");
+  const auto class_of = [&](CollectiveKind kind, std::int64_t bytes) {
+    return band_class_name(priced(machine, kind, bytes, 2).band_class);
+  };
+  for (const CollectiveKind kind :
+       {CollectiveKind::all_gather, CollectiveKind::reduce_scatter, CollectiveKind::all_to_all}) {
+    EXPECT_EQ(class_of(kind, 2 * kMiB), "collective_own") << name(kind);
+    EXPECT_EQ(class_of(kind, 2 * kMiB + 8), "collective_own_ragged") << name(kind);
+    EXPECT_EQ(class_of(kind, 1024 + 8), "collective_own_ragged") << name(kind);
+  }
+  EXPECT_EQ(class_of(CollectiveKind::all_reduce, 2 * kMiB + 16), "collective_own");
+  EXPECT_EQ(class_of(CollectiveKind::all_reduce, 2 * kMiB + 8), "collective_own_ragged");
 }
 
 /// 64 MiB on two GPUs by hand: each loads half of it and stores half; of 2 Mi packs a CTA has 15888.

@@ -18,6 +18,8 @@ TEST(Published, TypesThatNameAScaling) {
   expect_said(published_operator("moe", "int4_wo", "T=1", ""), "moe", "w4a16", "T=1");
   expect_said(published_operator("gemm", "fp8_block", "M=1", "quantize+gemm"), "gemm_dynamic", "fp8", "M=1;block=128");
   expect_said(published_operator("gemm", "fp8", "M=1", "quantize+gemm"), "gemm_dynamic", "fp8", "M=1");
+  expect_said(published_operator("gemm", "fp8", "M=1;batch=8", "quantize+bmm"), "gemm", "fp8", "M=1;batch=8;block=128");
+  expect_said(published_operator("gemm", "bf16", "M=1;batch=8", "quantize+bmm"), "gemm", "bf16", "M=1;batch=8");
   expect_said(published_operator("quantize", "fp8", "rows=1", "static_scale"), "quantize", "bf16", "rows=1;out=fp8");
 }
 
