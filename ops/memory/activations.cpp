@@ -23,9 +23,8 @@ struct View {
   double shards = 1;  ///< tensor ranks that the residual stream is split over, of whose tokens `hidden` is a share
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false, gelu_written_out = false, narrow_softmax = false;
-  bool joined = false;  ///< eager queries, keys and values are views of one result
-  bool turns_part =
-      false;  ///< eager queries are joined of a part that is rotated and the rest, if there is none of it too
+  bool joined = false;      ///< eager queries, keys and values are views of one result
+  bool turns_part = false;  ///< eager queries are joined of a rotated part and the rest, where there is no rest too
   bool wide_norms = false;  ///< an eager RMSNorm multiplies by its weights in fp32
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
   /// Bytes of what experts' products keep of their inputs for the gradient of their weights: in fp8 the cast rows, which
@@ -181,8 +180,7 @@ View view_of(const Llm& llm, const Workload& w, const Types& types, const StackS
   v.narrow_softmax = llm.model_type == "gpt2" || llm.model_type == "bert";  // not cast to fp32
   v.gelu_written_out =
       llm.model_type == "gpt2" || llm.model_type == "gpt_neo" || llm.model_type == "gptj" || llm.model_type == "albert";
-  v.turns_part = llm.model_type == "phi3" || llm.model_type == "gpt_neox" || llm.model_type == "phi" ||
-                 llm.model_type == "stablelm";
+  v.turns_part = llm.model_type == "phi3" || llm.model_type == "gpt_neox";  // apply_rotary_pos_emb of their sources
   v.joined = joins_queries(llm);
   // modeling_gemma*.py, modeling_olmo2.py, modeling_olmo3.py of transformers
   v.wide_norms = llm.model_type.starts_with("gemma") || llm.model_type == "olmo2" || llm.model_type == "olmo3";
