@@ -56,7 +56,7 @@ std::size_t band_class_of_name(std::string_view name);
 std::size_t band_class_of_operator(const Op& op);
 
 /// Where a machine's bands come from. `never`: of kernels that were measured on no card, or in no such format: those of
-/// another generation, nowhere narrower than their kind's, times sqrt(3/2): a further kernel on a further card.
+/// another generation, nowhere narrower than their kind's, half as wide again: a further kernel on a further card.
 enum class BandSection { own_card, near, far, never };
 
 /// The bands of one machine, every class resolved.

@@ -16,6 +16,10 @@ void carry_over(Rates& m, const RateScalars::Donor& donor) {
     family.skipped_cycles *= donor.skipped.ratio;
     if (family.carry.skips_as_rated) family.skipped_cycles = std::max(family.skipped_cycles, donor.skipped.rated);
     if (family.carry.fixed_in_cycles) family.fixed *= cycles;
+    if (family.carry.chains_in_cycles) {
+      for (Seconds* chain : {&family.step, &family.per_cta, &family.counter}) *chain *= cycles;
+      for (Bandwidth* by_one : {&family.channel, &family.element}) *by_one /= cycles;
+    }
     if (family.carry.in_flight_with_memory) family.sm_in_flight *= donor.outstanding;
     if (!family.carry.chain_with_memory) continue;
     family.step_clk /= donor.outstanding;

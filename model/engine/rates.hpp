@@ -23,6 +23,8 @@ struct KernelCounts;
 struct CarryOver {
   /// What a launch takes at least is work of the front end, of schedulers and of code: cycles, not seconds.
   bool fixed_in_cycles = false;
+  /// So are a step, a CTA's start and what one CTA moves, where these are chains of code, of polls and of L2's answers.
+  bool chains_in_cycles = false;
   /// What an SM keeps outstanding is the same for the same kind of SM; another generation is built to keep its own
   /// memory busy.
   bool in_flight_with_memory = false;

@@ -82,6 +82,25 @@ TEST(CarryOver, FixedTimeInCyclesGoesWithTheClock) {
   EXPECT_DOUBLE_EQ(m.families[2].fixed.in(units::us), 1);
 }
 
+/// A hop of 400 cycles and a CTA that moves 20 B a cycle, at 2 GHz; without the rule as they are.
+TEST(CarryOver, ChainsInCyclesGoWithTheClock) {
+  Gpu fast = toy_gpu();
+  fast.boost_clock = 2.0 * units::GHz;
+  RateScalars s = taken_over();
+  for (FamilyScalars& family : s.base.families) {
+    family.step = family.per_cta = family.counter = 400.0 * units::ns;
+    family.channel = family.element = 20.0 * units::GB_per_s;
+  }
+  s.base.families[1].carry.chains_in_cycles = true;
+  const Rates m = make_rates(fast, s);
+  EXPECT_DOUBLE_EQ(m.families[0].step.in(units::ns), 400);
+  EXPECT_DOUBLE_EQ(m.families[0].channel.in(units::GB_per_s), 20);
+  for (const Seconds chain : {m.families[1].step, m.families[1].per_cta, m.families[1].counter})
+    EXPECT_DOUBLE_EQ(chain.in(units::ns), 200);
+  EXPECT_DOUBLE_EQ(m.families[1].channel.in(units::GB_per_s), 40);
+  EXPECT_DOUBLE_EQ(m.families[1].element.in(units::GB_per_s), 40);
+}
+
 /// Hopper's sheet states tensor peaks at 1830 of 1980 MHz, and its SMs skip 9 % of their cycles: a sheet that states half as much
 /// less than the boost clock has half of that, one that states the boost clock none.
 TEST(CarryOver, SkippedCyclesGoByTheRatingOfTheDataSheet) {

@@ -135,9 +135,9 @@ TEST(TrtLlmRules, AKernelForWgmmaByHand) {
   EXPECT_FALSE(c.prepares);
 }
 
-/// Where it was not measured the grouped kernel's scalars stand in: a start of 2000 clocks, 500 for a turn of 16-bit keys, so 250
-/// here, 1000 to hand a part on and for 4 parts a turn of the merge, 200 ns of L2; and its call's first launch less, 1 us of gap
-/// and 2 us of its own.
+/// Where it was not measured the grouped kernel's scalars stand in: a start of 2000 clocks, 500 for a turn of 16-bit
+/// keys, so 250 here, 1000 to hand a part on and for 4 parts a turn of the merge, 200 ns of L2; and its call's first
+/// launch less, 1 us of gap and 2 us of its own.
 TEST(TrtLlmRules, TheGroupedKernelLendsTheOneForWgmmaItsClocks) {
   Calibration c = with_starts();
   c.families["library.attention_decode"]["fixed_s"] = Scalar{5e-6, "toy"};
@@ -187,8 +187,9 @@ TEST(TrtLlmRules, TensorMemoryTakesAllGroupsUpTo16) {
   EXPECT_FALSE(planned(m, decode(1, 34, 2, 4096)).prepares);
 }
 
-/// It is compiled for queries of 16 and of 8 bits. Wider ones take the plain kernel, in their own type whatever the cache's: a
-/// CTA for each of 4 x 52 heads, whose steps of 64 keys in 32 columns are 64 x 2 x (32 + 32) FLOP, 100 a clock in fp64.
+/// It is compiled for queries of 16 and of 8 bits. Wider ones take the plain kernel, in their own type whatever the
+/// cache's: a CTA for each of 4 x 52 heads, whose steps of 64 keys in 32 columns are 64 x 2 x (32 + 32) FLOP, 100 a
+/// clock in fp64.
 TEST(TrtLlmRules, WideQueriesTakeNoTensorMemory) {
   const Machine m = toy_with(MatrixUnit::tcgen05, AsyncCopy::tma);
   AttentionDecode s{4, 52, 4, 32, 32, 46, 1};

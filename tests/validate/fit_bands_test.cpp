@@ -208,6 +208,22 @@ TEST(TransferBands, AnotherGenerationsReachesAdd) {
   EXPECT_NEAR(bands.at("library.matrix.large").high, 0.25 * std::sqrt(2.0), 2e-4);
 }
 
+/// All rows of a class that its scalars were fitted to: that these go over was seen on no card. Its kind reaches 0.3 by
+/// what went over, and what did not is a further draw of it as well as of a card, 0.3 x sqrt(3).
+TEST(TransferBands, WhatNeverWentOverIsAFurtherDrawOfItsKind) {
+  std::vector<BandResidual> rows = rows_of_card("gemm", "a", 0.3, 40);
+  std::vector<BandResidual> fitted = rows_of_card("gemv", "a", 0.1, 40);
+  for (BandResidual& r : fitted) r.in_sample = true;
+  append(rows, fitted);
+  for (BandResidual& r : rows) r.section = BandSection::far;
+  const auto bands = bands_of(rows, KernelSet::library, BandSection::far);
+  EXPECT_NEAR(bands.at("library.matrix.large").high, 0.3 * std::sqrt(2.0), 2e-4);
+  EXPECT_NEAR(bands.at("library.gemv.large").high, 0.3 * std::sqrt(3.0), 3e-4);
+  EXPECT_EQ(bands.at("library.gemv.large").pooled, "library.matrix.large");
+  for (BandResidual& r : rows) r.in_sample = false;
+  EXPECT_LT(bands_of(rows, KernelSet::library, BandSection::far).at("library.gemv.large").high, 0.3);
+}
+
 /// Prefill of one card reaches 0.1, decode 0.4, so that their kind reaches 0.2, which counts as a fifth of a card: a
 /// sixth of the way from either to it, each with a further draw's sqrt(1 + 0.25 / 1.2).
 TEST(TransferBands, OnOneChipAKindCountsAsAFifthOfACard) {

@@ -112,6 +112,19 @@ TEST(Protocol, CollectivesArePricedAsTheyWereCalled) {
                BadInput);
 }
 
+/// Both algorithms of one shape are measured beside each other: each row is priced by its own, whichever the plan
+/// takes.
+TEST(Protocol, RowsOfSeveralGpusArePricedByTheirOwnAlgorithm) {
+  const Op reduce = Collective{CollectiveKind::all_reduce, 65536, 2, DType::bf16};
+  const auto way = [&](const char* kernel) { return timed_among_gpus(reduce, "own", kernel).collective; };
+  EXPECT_EQ(way("one_shot"), CollectiveChoice::one_shot);
+  EXPECT_EQ(way("two_shot.early"), CollectiveChoice::two_shot);
+  EXPECT_TRUE(timed_among_gpus(reduce, "own", "two_shot").alone);
+  EXPECT_FALSE(timed_among_gpus(reduce, "own", "push").known) << "no kernel of an all-reduce";
+  EXPECT_FALSE(timed_among_gpus(reduce, "nccl-2.28.9", "nccl").known);
+  EXPECT_FALSE(timed_among_gpus(Gemm{16, 1024, 1024, 1, {}, false}, "own", "one_shot").known);
+}
+
 TEST(Protocol, SmallWeightsThatTakeTurnsStayInL2AndLargeOnesDoNot) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"trt-llm", ClockMode::burst, std::nullopt});
   const Protocol p = Protocols::parse(kRules, "text").of("gemm", "a-1");

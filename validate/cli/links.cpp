@@ -7,7 +7,7 @@
 namespace plumbline {
 namespace {
 
-/// Rows of our own collectives, as their plans were chosen.
+/// Rows of our own collectives by either algorithm, cut as its plan says.
 std::vector<RowFilter> compared_rows() {
   std::vector<RowFilter> filters;
   for (const char* text : {"op=all_reduce,all_gather,reduce_scatter,all_to_all", "stack=own", "status=ok",

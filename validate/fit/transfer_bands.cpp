@@ -151,10 +151,34 @@ Pooling pooling_of(BandSection section) {
   return section == BandSection::near ? Pooling{0.2, 0, 0.25} : Pooling{1, 0.5, 1};
 }
 
+/// As far to either side, as written to a file: rounded outwards.
+Band to_either_side(double reach, long rows, std::string pooled = "") {
+  constexpr double kDigits = 1e4;
+  const double written = std::ceil(reach * kDigits * (1 - 1e-12)) / kDigits;
+  return Band{-written, written, rows, 0, std::move(pooled)};
+}
+
 Band further_card(double mean, double draws, double own_share, long rows) {
-  constexpr double kDigits = 1e4;  // as written to a file: rounded outwards
-  const double reach = std::ceil(mean * std::sqrt(1 + own_share / draws) * kDigits) / kDigits;
-  return Band{-reach, reach, rows, 0, ""};
+  return to_either_side(mean * std::sqrt(1 + own_share / draws), rows);
+}
+
+/// Classes of which no transfer is on file, as all their rows in other generations were fitted to or taken over from:
+/// that their scalars go over has been seen on no card, so that a class is a further draw of its kind as the card is
+/// one.
+void add_never_moved(const UnitCells& fitted, const Reaches& transfers, const Reaches& kinds, KernelSet kernels,
+                     std::map<std::string, Band>& bands) {
+  const double further_class = std::sqrt(3.0 / 2);
+  for (const auto& [key, cell] : fitted) {
+    const std::size_t number = key.first.number;
+    if (key.first.size != kAnyBandSize || transfers.count({number, kAnyBandSize}) > 0) continue;
+    for (std::size_t size = 0; size < kAnyBandSize; ++size) {
+      const BandCellKey kind{band_parent(number), size};
+      if (kinds.count(kind) == 0) continue;
+      const std::string name = text_of(kernels, kind);
+      const Band& of_kind = bands.at(name);
+      bands[text_of(kernels, {number, size})] = to_either_side(further_class * of_kind.high, of_kind.rows, name);
+    }
+  }
 }
 
 }  // namespace
@@ -166,8 +190,9 @@ std::map<std::string, Band> transfer_bands(const std::vector<BandResidual>& resi
                                            BandSection section) {
   const Scale scale(section);
   const UnitCells transfers = unit_cells(residuals, kernels, section, false);
+  const UnitCells fitted = unit_cells(residuals, kernels, section, true);
   Reaches classes = class_reaches(transfers, scale), kinds = kind_reaches(classes);
-  add_in_sample(unit_cells(residuals, kernels, section, true), transfers, scale, classes, kinds);
+  add_in_sample(fitted, transfers, scale, classes, kinds);
   const bool far = section == BandSection::far;
   const auto of_all = [&](const BandCellKey& key) {
     std::size_t up = key.number;
@@ -188,6 +213,7 @@ std::map<std::string, Band> transfer_bands(const std::vector<BandResidual>& resi
     }
     bands[text_of(kernels, key)] = further_card(scale.reach(reach), 1, 1, kind.rows);
   }
+  add_never_moved(fitted, classes, kinds, kernels, bands);
   const Pooling pooling = pooling_of(section);
   for (const auto& [key, own] : classes) {
     if (key.size == kAnyBandSize) continue;

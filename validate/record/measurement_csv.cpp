@@ -114,8 +114,9 @@ void read_measurement_file(const std::string& file, const std::vector<RowFilter>
   const Protocols protocols = Protocols::beside(file);
   for (std::size_t i = first; i < into.rows.size(); ++i) {
     Measurement& row = into.rows[i];
-    if (row.cache_known) continue;  // it says itself what a call finds
-    row.origin.protocol = protocols.of(row.what.op, row.origin.stack);
+    // one that says itself what a call finds in L2 goes by that
+    if (!row.cache_known) row.origin.protocol = protocols.of(row.what.op, row.origin.stack);
+    if (!row.origin.protocol.known) row.origin.protocol = timed_among_gpus(row.what.op, row.origin.stack, row.kernel);
   }
 }
 

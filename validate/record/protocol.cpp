@@ -10,6 +10,7 @@
 #include "model/engine/rates.hpp"
 #include "model/predictor/power_clock.hpp"
 #include "model/words.hpp"
+#include "ops/plan/peer_plan.hpp"
 
 namespace plumbline {
 namespace {
@@ -157,6 +158,19 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine
   const bool attention = std::holds_alternative<AttentionPrefill>(op) && p.most_copies <= 1;
   const Seconds time = scratch.time;
   return (attention ? held_down(time, time, p, m, scratch) : time) + p.between_graphs / p.most_copies;
+}
+
+Protocol timed_among_gpus(const Op& op, std::string_view stack, std::string_view kernel) {
+  const auto* collective = std::get_if<Collective>(&op);
+  if (collective == nullptr || stack != "own") return {};
+  const std::string_view named = kernel.substr(0, kernel.find('.'));
+  Protocol p;
+  for (const PeerAlgorithm each : {PeerAlgorithm::one_shot, PeerAlgorithm::two_shot}) {
+    if (named != kernel_name(collective->kind, each)) continue;
+    p.known = p.alone = true;
+    p.collective = each == PeerAlgorithm::one_shot ? CollectiveChoice::one_shot : CollectiveChoice::two_shot;
+  }
+  return p;
 }
 
 void leave_out_gaps(const Op& op, const Protocol& p, const Machine& machine, OpPrediction& out) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arch/units.hpp"
@@ -56,6 +57,11 @@ class Protocols {
   };
   std::vector<Rule> rules_;
 };
+
+/// Of a row of `validate run --gpus`: our collectives, ranks aligned by a barrier and some calls in a graph, by the
+/// algorithm that `kernel` names ("one_shot", "push.early"), whichever the plan would have taken. Not known of all
+/// else.
+Protocol timed_among_gpus(const Op& op, std::string_view stack, std::string_view kernel);
 
 /// Seconds that the row would say: the operator with what L2 holds of its operands, at the clock that the regulator has
 /// reached by then, and a replay's share. `scratch` is left with the operator at the last clock that was tried.

@@ -41,8 +41,9 @@ double visible_tiles(const DecodeTask& t) {
   return ceil_div(t.cached + 1, kKeysPerTile) - std::floor(hidden / kKeysPerTile);
 }
 
-/// The scalars that the grouped kernel lends are of a call whose first launch rotates the queries and writes the cache, which this
-/// kernel does by itself: an empty launch less, and the gap behind it. (decoderXQAImplJIT.cpp: applyRoPEInXqaKernel.)
+/// The scalars that the grouped kernel lends are of a call whose first launch rotates the queries and writes the cache,
+/// which this kernel does by itself: an empty launch less, and the gap behind it. (decoderXQAImplJIT.cpp:
+/// applyRoPEInXqaKernel.)
 Seconds launch_spared(const Rates& m, std::span<const FamilyScalars> families) {
   if (families[trtllm::kDecode8bit].on_file) return {};
   const Seconds launch = families[trtllm::kPrepare8bit].fixed + m.gap_graph;
@@ -55,8 +56,8 @@ struct Chains {
   double issue_start_clk, issue_tile_clk;  ///< what an SM issues for a CTA and for each of its tiles
 };
 
-/// Where nobody measured it, the grouped kernel on mma.sync lends what both do: a CTA's way to its first keys and from its last,
-/// and the wait for a turn of keys, half as long for 8 bits. What an SM issues is not told apart there.
+/// Where nobody measured it, the grouped kernel on mma.sync lends what both do: a CTA's way to its first keys and from
+/// its last, and the wait for a turn of keys, half as long for 8 bits. What an SM issues is not told apart there.
 Chains chains_of(std::span<const FamilyScalars> families) {
   constexpr double kOf16Bits = 0.5;
   const FamilyScalars& own = families[trtllm::kDecode8bit];
