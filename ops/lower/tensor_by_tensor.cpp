@@ -5,35 +5,23 @@
 //
 // Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks.
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <vector>
 
 #include "ops/as_double.hpp"
 #include "ops/lower/tensors.hpp"
+#include "ops/memory/source_keeps.hpp"
 
 namespace plumbline::lowering {
 namespace {
 
 using Tensors = std::map<TensorShape, std::int64_t>;
 
-/// Of these models queries, keys and values are one matrix in the source.
-bool joins_queries(const Llm& llm) {
-  static constexpr std::string_view kJoined[] = {"gpt2",  "phi3",    "gpt_neox", "gpt_bigcode", "falcon",
-                                                 "bloom", "codegen", "mpt",      "persimmon",   "dbrx"};
-  return std::find(std::begin(kJoined), std::end(kJoined), llm.model_type) != std::end(kJoined);
-}
-
-/// ... and gate and up.
-bool joins_gate(const Llm& llm) {
-  return llm.model_type == "phi3" || llm.model_type == "glm" || llm.model_type == "glm4";
-}
-
 /// Whether a node's matrix stands in the source behind the rows of the product before it.
 bool stands_behind(const Llm& llm, std::string_view name) {
-  if (name == "k_proj" || name == "v_proj") return joins_queries(llm);
-  return name == "up_proj" && joins_gate(llm);
+  if (name == "k_proj" || name == "v_proj") return joins_queries(llm.model_type);
+  return name == "up_proj" && joins_gate(llm.model_type);
 }
 
 /// Parameters of the layers by shape. Rows that join others' are of the same number of columns, or of a bias.
