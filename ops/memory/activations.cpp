@@ -9,8 +9,8 @@
 
 #include "ops/as_double.hpp"
 #include "ops/memory/parts.hpp"
+#include "ops/memory/source_keeps.hpp"
 #include "ops/mixer/attention.hpp"
-#include "ops/resolve/joined_matrices.hpp"
 #include "ops/resolve/ranks.hpp"
 
 namespace plumbline::lowering {
@@ -22,10 +22,8 @@ struct View {
   double element;     ///< bytes of one activation
   double shards = 1;  ///< tensor ranks that the residual stream is split over, of whose tokens `hidden` is a share
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
-  bool dropout = false, gelu_written_out = false, narrow_softmax = false;
-  bool joined = false;      ///< eager queries, keys and values are views of one result
-  bool turns_part = false;  ///< eager queries are joined of a rotated part and the rest, where there is no rest too
-  bool wide_norms = false;  ///< an eager RMSNorm multiplies by its weights in fp32
+  bool dropout = false;
+  SourceKeeps source{};  ///< of eager code
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
   /// Bytes of what experts' products keep of their inputs for the gradient of their weights: in fp8 the cast rows, which
   /// Transformer Engine keeps in their place (transformer_engine/pytorch/module/grouped_linear.py).
@@ -33,8 +31,10 @@ struct View {
     return w.phase == Phase::train && !eager() && types.experts.math == DType::fp8 ? 1 : element;
   }
   bool autocast() const { return eager() && w.training.autocast(types.base); }
-  /// Bytes of a normalized element that an eager RMSNorm keeps.
-  double normalized() const { return wide_norms || autocast() ? 4 : element; }
+  /// Bytes of a normalized element that an eager RMSNorm keeps: of heads, and of the residual stream, which autocast leaves
+  /// in fp32.
+  double normalized() const { return source.wide_norms ? 4 : element; }
+  double normalized_stream() const { return autocast() ? 4 : normalized(); }
   bool flash() const {
     const bool fused = w.fusion != Fusion::none || w.fused_attention;
     return fused && !(w.phase == Phase::train && w.training.written_out);
@@ -42,6 +42,14 @@ struct View {
   /// No scores are kept.
   bool no_scores() const {
     return flash() || (w.phase == Phase::train && w.training.recompute == Recompute::selective);
+  }
+  /// Bytes of each score where they are not what a mixer counts by itself: a stack's own, and what the source of the model
+  /// keeps of the tangent that caps scores, or drops of them.
+  double score_bytes() const {
+    if (w.phase != Phase::train) return 0;
+    if (w.training.score_bytes > 0 || !eager()) return w.training.score_bytes;
+    const double probabilities = 4 + element;
+    return source.caps_scores ? element + probabilities : source.keeps_all_scores ? probabilities : 0;
   }
   double tp() const { return d(w.parallel.tensor); }
   /// In data-parallel attention a rank has a share of the sequences, and all heads.
@@ -59,9 +67,9 @@ struct View {
             decode,
             w.fusion == Fusion::max,
             eager(),
-            narrow_softmax ? element : 4.0,
+            source.narrow_softmax ? element : 4.0,
             normalized(),
-            w.phase == Phase::train ? w.training.score_bytes : 0.0};
+            score_bytes()};
   }
   MixerLoad cross_load() const {
     MixerLoad over_encoder = load();
@@ -78,9 +86,16 @@ double stored_dense(const FfnSpec& f, const View& v, double rows, double in, dou
   const double read = f.gated && v.w.fusion == Fusion::max ? 0 : width;          // by the down projection
   if (f.gated && (!v.flash() || v.eager())) kept += width;                       // eager code keeps silu(gate) as well
   if (!f.gated && v.eager() && f.activation == Activation::relu) kept -= width;  // its gradient reads its result
-  // the tangent form op by op: what its products, its power and its tangent read
-  if (!f.gated && v.eager() && v.gelu_written_out) kept += 3 * width;
-  return rows * (input_bytes * (in + read) + v.element * kept);
+  double wide = 0;                                                               // in fp32
+  if (v.autocast() && f.activation == Activation::relu2)
+    wide = width;  // the square is a power, which autocast takes in fp32
+  if (!f.gated && v.eager() && v.source.gelu_written_out) {
+    // the tangent form op by op: half of the input, and what its power, its tangent and its last product read; autocast
+    // takes powers in fp32, and with it all that comes behind
+    kept += v.autocast() ? 0 : 3 * width;
+    if (v.autocast()) wide = 3 * width;
+  }
+  return rows * (input_bytes * (in + read) + v.element * kept + 4 * wide);
 }
 
 double stored_ffn(const FfnSpec& f, const View& v) {
@@ -98,33 +113,49 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   bytes += v.tokens * v.element * (v.hidden + d(f.experts));  // router input and scores
   const double beside = d(f.shared_width + f.width) / v.tp();
   if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside, v.element);  // its input is the router's
+  if (v.eager() && f.shared_gate) bytes += v.tokens * v.element * v.hidden;     // their result, for the gate's gradient
   return bytes;
 }
 
 /// 4 s b h for two norms: the input of each. Written out, an RMSNorm keeps its input in fp32, the normalized rows and a
-/// number a row; a kernel of LayerNorm two numbers a row.
-double stored_norm(NormKind norm, const View& v) {
+/// number a row; a kernel of LayerNorm two numbers a row. One that subtracts the mean op by op keeps the difference, which it
+/// makes twice, and the normalized rows, all in fp32.
+double stored_norm(NormKind norm, const View& v, bool behind_product = false) {
   if (!v.eager()) return v.tokens * v.element * v.hidden;
   const double fp32 = 4;
-  if (norm == NormKind::layer) return v.tokens * ((v.autocast() ? fp32 : v.element) * v.hidden + 2 * fp32);
-  return v.tokens * ((fp32 + v.normalized()) * v.hidden + fp32);
+  if (v.source.wide_centred_norms) return v.tokens * (3 * fp32 * v.hidden + fp32);
+  const bool wide = (v.autocast() && !v.source.casts_layernorm) || v.source.wide_layernorm;
+  if (norm == NormKind::layer) return v.tokens * ((wide ? fp32 : v.element) * v.hidden + 2 * fp32);
+  return v.tokens * ((fp32 + (behind_product ? v.normalized() : v.normalized_stream())) * v.hidden + fp32);
 }
 
 /// The values that attention keeps hold the joined result of queries, keys and values alive; queries that were joined lie head by
 /// head, and so does attention's result, of which the output's product keeps a copy by tokens.
 double stored_views(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
-  // not turned, queries and keys are views as well
-  if (!v.eager() || attention == nullptr || !attention->rope) return 0;
+  if (!v.eager() || attention == nullptr) return 0;
   const double queries = d(attention->q_heads * attention->qk_dim), keys = d(attention->kv_heads * attention->qk_dim);
-  const bool turned = v.turns_part || l.rotary < 1;
-  return v.tokens * v.element / v.tp() * ((v.joined ? queries + keys : 0) + (turned ? queries : 0));
+  const bool copied = (v.source.turns_part || l.rotary < 1) && v.flash();   // written out it lies by tokens
+  const bool views = v.source.views && (v.flash() || v.tokens <= v.q_len);  // products of several sequences copy values
+  return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0));
+}
+
+/// Of the inputs of a layer's products, how many are kept beside one of its attention and one of its feed-forward part.
+/// Autocast casts the input of each matrix by itself: queries, keys and values have three, gate and up two. Parts that stand
+/// beside each other read the same norm, or their norms the same rows.
+double further_inputs(const LayerSpec& l, const View& v) {
+  const bool beside = l.parallel_block && l.mixer && l.ffn;
+  if (!v.autocast()) return beside ? -1 : 0;
+  if (v.source.casts_layernorm) return 0;
+  const bool gates = l.ffn && l.ffn->gated && !v.source.joined_gate;
+  const double same_rows = beside && l.norms > 1 ? 4 / v.element : 0;  // in fp32
+  return (v.source.joined_queries ? 0.0 : 2.0) + (gates ? 1.0 : 0.0) - same_rows;
 }
 
 double stored_layer(const LayerSpec& l, const View& v) {
-  double bytes = d(l.norms) * stored_norm(l.norm, v);
-  // autocast casts the input of each matrix by itself: queries, keys and values have three, gate and up two
-  if (v.autocast()) bytes += v.tokens * v.element * v.hidden * (2.0 + (l.ffn && l.ffn->gated ? 1.0 : 0.0));
+  const int behind = v.source.norms_behind ? l.norms : std::max(0, l.norms - 2);  // of what a product made
+  double bytes = (l.norms - behind) * stored_norm(l.norm, v) + behind * stored_norm(l.norm, v, true);
+  if (v.eager()) bytes += v.tokens * v.element * v.hidden * further_inputs(l, v);
   if (l.mixer) bytes += l.mixer->stored(v.load()) + stored_views(l, v);
   if (l.cross) bytes += l.cross->stored(v.cross_load());
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
@@ -177,13 +208,7 @@ double live_layer(const LayerSpec& l, const View& v) {
 View view_of(const Llm& llm, const Workload& w, const Types& types, const StackSpec& stack) {
   const Lengths n = lengths_of(llm, w, stack);
   View v{w, types, bits(types.base) / 8};
-  v.narrow_softmax = llm.model_type == "gpt2" || llm.model_type == "bert";  // not cast to fp32
-  v.gelu_written_out =
-      llm.model_type == "gpt2" || llm.model_type == "gpt_neo" || llm.model_type == "gptj" || llm.model_type == "albert";
-  v.turns_part = llm.model_type == "phi3" || llm.model_type == "gpt_neox";  // apply_rotary_pos_emb of their sources
-  v.joined = joins_queries(llm);
-  // modeling_gemma*.py, modeling_olmo2.py, modeling_olmo3.py of transformers
-  v.wide_norms = llm.model_type.starts_with("gemma") || llm.model_type == "olmo2" || llm.model_type == "olmo3";
+  v.source = source_keeps(llm);
   v.hidden = d(stack.hidden > 0 ? stack.hidden : llm.hidden);
   v.q_len = d(n.q_len + n.text_tokens);
   v.kv_len = d(n.kv_len + n.text_tokens);
@@ -236,7 +261,8 @@ double under_way(const Workload& w, const TrainingStage& stage) {
 double stored_ends(const Llm& llm, const StackSpec& stack, View v) {
   const LayerSpec& layer = stack.kinds.front();
   if (llm.vocab > 0 && llm.embedding_params > 0) v.hidden = std::min(v.hidden, llm.embedding_params / d(llm.vocab));
-  const double elements = v.tokens * v.hidden, mask = trains_with_dropout(layer, stack.role) ? elements : 0;
+  const double elements = v.tokens * v.hidden;
+  const double mask = trains_with_dropout(layer, stack.role) && !v.source.keeps_embedding ? elements : 0;
   if (stack.role != StackSpec::Role::encoder || layer.norm != NormKind::layer) return mask;
   return mask + stored_norm(NormKind::layer, v) + 2 * v.element * elements;
 }

@@ -90,8 +90,9 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   base.workspace = kHandles * of.workspace;
   if (shards == 1 && replicas > 1) base.workspace += all;
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
-  // autocast keeps its casts of the parameters for the backward pass
-  if (w.training.autocast(types.base)) kept += storage(types.base, of.params);
+  // autocast keeps its casts of what products read for the backward pass; an input embedding of its own is looked up as it is
+  const double looked_up = llm.tied_embeddings ? 0 : llm.embedding_params;
+  if (w.training.autocast(types.base)) kept += storage(types.base, of.params - looked_up);
 
   // of further micro-batches: gradients of those before, whole, as shares are summed behind the last
   const Bytes before = of.accumulates ? all : Bytes{};
@@ -110,8 +111,15 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes one_layer = storage(gathers, layer / d(w.parallel.tensor));
   const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? storage(gathers, of.params) : ends + one_layer;
   at(kept + loss_bytes(llm, w, types.base) * logits * units::B + gathered, before, Bytes{});
+  // While a layer runs, FSDP gathers the next one into a buffer of its own (implicit prefetching in
+  // torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). The last one's is given back with the next wait for a gather:
+  // where layers stay gathered, behind the loss's forward pass, which does without the logits' gradient in their own type.
+  const Bytes prefetched = shards == 1 ? Bytes{} : one_layer;
+  const Bytes forward_loss = (loss_bytes(llm, w, types.base) - element) * logits * units::B;
+  if (w.parallel.zero == 2) at(kept + forward_loss + gathered + prefetched, before, Bytes{});
   at(kept + element * logits * units::B + gathered, before + head_matrix, Bytes{});
-  if (again) at(kept + most_of_a_layer(llm, w, types) * units::B + gathered, before + head_matrix, Bytes{});
+  const Bytes of_layer = most_of_a_layer(llm, w, types) * units::B;
+  if (again) at(kept + of_layer + gathered + prefetched, before + head_matrix, Bytes{});
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =
       shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);

@@ -277,11 +277,16 @@ MixerLoad as_it_runs(const AttentionSpec& spec, MixerLoad load) {
 double AttentionSpec::stored(const MixerLoad& asked) const {
   const MixerLoad load = as_it_runs(*this, asked);
   double bytes = stored_attention(widths(*this, load.tensor), load);
-  if (load.eager && load.flash && window > 0 && !chunked && load.kv_len >= d(window)) {
-    const double repeated = d(q_heads - kv_heads) / load.tensor * d(qk_dim + v_dim);
+  if (!load.eager) return bytes;
+  // keys and values that a mask, or scores written out, need once for each query head; those of a single head are a view,
+  // which batched products of several sequences copy
+  const double repeated = kv_heads == 1 ? 0 : d(q_heads - kv_heads) / load.tensor * d(qk_dim + v_dim);
+  if (load.flash && window > 0 && !chunked && load.kv_len >= d(window)) {
     bytes += load.element * (load.tokens * load.kv_len + load.kv_tokens * repeated);
+  } else if (!load.flash && kv_heads == 1 && load.kv_tokens <= load.kv_len) {
+    bytes -= load.element * load.kv_tokens * d(q_heads - 1) / load.tensor * d(qk_dim + v_dim);
   }
-  if (!load.eager || qk_norm == 0) return bytes;
+  if (qk_norm == 0) return bytes;
   const double heads = d(q_heads + kv_heads) / load.tensor;
   return bytes + load.tokens * heads * (d(qk_dim) * (4 + load.normalized) + 4);
 }

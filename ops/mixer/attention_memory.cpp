@@ -9,11 +9,13 @@ double stored_attention(const AttentionWidths& n, const MixerLoad& v) {
   if (v.dropout) bytes += v.tokens * v.hidden;
   if (v.flash) return bytes + v.tokens * n.heads * 4;
   const double pairs = v.tokens * n.heads * v.kv_len;
-  if (v.eager) {  // the softmax and its cast, keys and values repeated for each query head
+  if (v.eager) {
+    // the softmax, and what multiplies values: its cast, or what dropout made of that and the mask; keys and values repeated
+    // for each query head
     bytes += v.tokens * v.element * (n.q + n.out) - v.kv_tokens * v.element * n.kv;
     if (v.score_bytes > 0) return bytes + pairs * v.score_bytes;
     const double cast = v.softmax > v.element ? v.element : 0;
-    return bytes + pairs * (v.softmax + cast + (v.dropout ? v.element + 1 : 0));
+    return bytes + pairs * (v.softmax + (v.dropout ? v.element + 1 : cast));
   }
   if (v.score_bytes > 0) return bytes + pairs * v.score_bytes;
   return bytes + pairs * (v.dropout ? 2 * v.element + 1 : v.element);
