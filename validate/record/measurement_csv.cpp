@@ -116,7 +116,8 @@ void read_measurement_file(const std::string& file, const std::vector<RowFilter>
     Measurement& row = into.rows[i];
     // one that says itself what a call finds in L2 goes by that
     if (!row.cache_known) row.origin.protocol = protocols.of(row.what.op, row.origin.stack);
-    if (!row.origin.protocol.known) row.origin.protocol = timed_among_gpus(row.what.op, row.origin.stack, row.kernel);
+    const Protocol probed = timed_among_gpus(row.what.op, row.origin.stack, row.kernel);
+    if (probed.known && !row.origin.protocol.known) row.origin.protocol = probed;
   }
 }
 
