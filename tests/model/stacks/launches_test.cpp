@@ -129,7 +129,7 @@ TEST(Launches, AFileStandsBeforeAnother) {
   const Rewrites renamed =
       read(R"("kernels": [{"name": "small", "op": "custom", "shape": "read=7*n", "source": "s"}], )" + own);
   const Graph graph = launches_of_node(renamed, "q_proj");
-  EXPECT_EQ(std::get<CustomOp>(graph.nodes[0].op).read.in(units::B), 7);
+  EXPECT_EQ(std::get<CustomOp>(graph.nodes[0].op).read.in(units::B), 7 * 512);
   EXPECT_THROW(read(R"("kernels": [], "before": "cublas_call", "launches": [])"), BadInput);
 }
 
