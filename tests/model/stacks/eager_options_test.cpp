@@ -199,6 +199,17 @@ TEST(EagerOptions, AutocastCastsEachMatrixOfAnEncoderOnce) {
   EXPECT_NEAR(peak.in(units::B) / 10312199680.0, 1, 0.01) << "recorded";
 }
 
+/// Whole models, 8 x 1024 tokens, as tools/count_kept.py counts them with cuBLAS's two workspaces: autocast takes the powers of
+/// GPT-2's tangent form in fp32, and casts its joined projections' input once.
+TEST(EagerOptions, AutocastKeepsWhatItsOperatorsReadInFp32) {
+  Workload w = training(8, 1024);
+  w.training.gradient_given = true;
+  w.training.gradient = DType::fp32;
+  train_eagerly(w);
+  const double workspaces = 2.0 * (32 << 20);
+  EXPECT_NEAR(memory_need(load_llm("gpt2"), w).total().in(units::B) / (13224072704 + workspaces), 1, 2e-3);
+}
+
 /// modeling_mixtral.py leaves the weights of experts in fp32, modeling_qwen3_moe.py casts them.
 TEST(EagerOptions, RowsOfExpertsAreOfTheTypeOfTheirWeights) {
   EXPECT_EQ(executions("mixtral-8x7b", training(1, 1024)).count("moe_combine.d_from_fp32"), 1U);
