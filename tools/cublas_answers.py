@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes data/launches/cublas_lanes.csv: which kernels cuBLAS takes for products in fp32.
+"""Writes model/stacks/cublas/lane_answers.hpp: which kernels cuBLAS takes for products in fp32.
 
-    tools/cublas_answers.py
+    tools/cublas_answers.py; ./dev format
 
 Of cuBLASLt's answers for training shapes (data/measurements/h200/pytorch/choices.csv.gz, choices_third.csv.gz; no shape that is
 held out is read) it keeps those for which the nearest of the ones before would take a tenth more or less
@@ -18,7 +18,7 @@ import trace_products
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 FOLDER = os.path.join(ROOT, "data", "measurements", "h200", "pytorch")
-OUT = os.path.join(ROOT, "data", "launches", "cublas_lanes.csv")
+OUT = os.path.join(ROOT, "model", "stacks", "cublas")
 # cuBLASLt's number of a tile (its rows are columns of PyTorch's result): place in kLaneTiles, rows along M, columns, CTAs that an
 # SM holds, clocks a column of K of one among others, of one alone, of its epilogue
 TILES = {20: (0, 128, 128, 2, 160, 176, 9000), 21: (1, 64, 256, 2, 164, 187, 9000), 19: (2, 256, 64, 2, 164, 187, 9000),
@@ -89,12 +89,34 @@ def condensed(every, clocks, of_sides, worth):
     return sorted((shape, answer) for _, shape, answer in kept)
 
 
+HEAD = """// What cuBLASLt answered for products in {kind} (tools/cublas_answers.py writes it).
+#pragma once
+
+#include <array>
+
+#include "model/stacks/cublas/answers.hpp"
+
+namespace plumbline::cublas {{
+
+inline constexpr std::array<{name}, {count}> k{name}s{{{{
+"""
+
+def write(name, kind, entries):
+    with open(os.path.join(OUT, f"{name.lower()}_answers.hpp"), "w", encoding="ascii") as out:
+        out.write(HEAD.format(kind=kind, name=f"{name}Answer", count=len(entries)))
+        line = "   "
+        for entry in entries:
+            text = " {" + ", ".join(map(str, entry)).lower() + "},"
+            if len(line + text) > 120:
+                out.write(line + "\n")
+                line = "   "
+            line += text
+        out.write(f"{line}\n}}}};\n\n}}  // namespace plumbline::cublas\n")
+
+
 def main():
-    with open(OUT, "w", newline="", encoding="ascii") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["M", "N", "K", "tile", "parts", "in_place"])
-        for shape, (tile, parts, in_place) in condensed(lane_answers(), lane_clocks, 0.15, 0.10):
-            writer.writerow([*shape, tile[0], parts, int(in_place)])
+    kept = condensed(lane_answers(), lane_clocks, 0.15, 0.10)
+    write("Lane", "fp32", [(*shape, tile[0], parts, in_place) for shape, (tile, parts, in_place) in kept])
 
 
 if __name__ == "__main__":

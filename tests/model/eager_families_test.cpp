@@ -84,9 +84,11 @@ TEST(EagerFamilies, StepsAreAsAnH200RanThem) {
     const char* step;
     double launches, busy, most;
   };
-  // decode: norms of few rows, whose time grows with their columns, are 30 to 50 % too fast; GPT-Neo's local layers attend all keys
+  // decode: norms of few rows, whose time grows with their columns, are 30 to 50 % too fast; GPT-Neo's local layers attend all keys;
+  // of products of few rows partial sums are launched by the planner alone (with a list's beside it the median was 9, of twice as
+  // many sums as there are)
   for (const Bar& bar :
-       {Bar{"prefill", 3, 4, 8}, {"decode", 4.5, 11, 27}, {"forward", 4, 2.5, 5}, {"backward", 8, 2, 7}}) {
+       {Bar{"prefill", 3, 4, 8}, {"decode", 4.5, 12.5, 27.1}, {"forward", 4, 2.5, 5}, {"backward", 8, 2, 7}}) {
     const Errors& e = found.at(bar.step);
     EXPECT_EQ(e.busy.size(), 14U) << bar.step;
     EXPECT_LE(median(e.launches), bar.launches) << bar.step;

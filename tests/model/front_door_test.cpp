@@ -114,7 +114,7 @@ TEST(PowerLimit, IsNamedWhereItHoldsTheClockDown) {
   const Llm llm = load_llm("llama-3.1-8b");
   Workload prefill;
   prefill.phase = Phase::prefill;
-  prefill.prompt = 4096;
+  prefill.prompt = 3072;
   const Machine steady = card("h200_sxm", "trt-llm", {}, ClockMode::steady);
   const StepPrediction held = predict(llm, prefill, steady, RunOptions{});
   EXPECT_TRUE(held.power_limited);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 namespace plumbline::cublas {
 
@@ -15,9 +14,6 @@ struct LaneAnswer {
   std::uint8_t tile, parts;
   bool in_place;
 };
-
-/// All that are on file (data/launches/cublas_lanes.csv, read once).
-const std::vector<LaneAnswer>& lane_answers();
 
 /// In fp32, on ordinary lanes. All were answered for one card: on those with fewer SMs the answer is that to a shape with
 /// as many tiles an SM.

@@ -210,11 +210,11 @@ class TmaPlanner {
   /// (1.48 us and 4.45 us a million elements, 144 launches of training shapes on H200s, 2 to 7 parts: 5 % in the median.)
   Demand reduction(double splits) const {
     constexpr double kElementClk = 600.0 / 512, kElementsOfCta = 1024;  // of CTAs as gemm::reduction_demand counts them
-    constexpr Seconds kBegin = 0.4e-6 * units::s;
+    constexpr double kBeginClk = 792;                                   // 0.4 us of an H200
     Demand d = gemm::reduction_demand(c.task, c.rates, splits);
     if (!of_any_tile()) return d;
     d.issue_clk = kElementClk * kElementsOfCta;
-    d.serial_latency += kBegin;
+    d.serial_latency += kBeginClk * c.clk;
     d.serial_latency_of = "to find its element's parts";
     return d;
   }
@@ -256,15 +256,14 @@ class TmaPlanner {
 
   bool by_xmma() const { return c.task.math == DType::tf32; }
 
-  /// cuBLASLt chooses among these kernels as if memory were three times as fast and a step took 0.1 us at least: it cuts K
-  /// even of products that memory binds. (Found on 1007 recorded launches of training shapes: whether K is cut agrees for
-  /// 96 %, for 92 % where the cheapest kernel is taken.)
-  static void see_as_library(Demand& d) {
-    constexpr double kMemory = 1.0 / 3;
-    constexpr Seconds kStep = 0.1e-6 * units::s;
+  /// cuBLASLt chooses among these kernels as if memory were three times as fast and a step took 198 clocks (0.1 us of an H200)
+  /// at least: it cuts K even of products that memory binds. (Found on 1007 recorded launches of training shapes: whether K is
+  /// cut agrees for 96 %, for 92 % where the cheapest kernel is taken.)
+  void see_as_library(Demand& d) const {
+    constexpr double kMemory = 1.0 / 3, kStepClk = 198;
     d.dram_read *= kMemory;
     d.dram_write *= kMemory;
-    d.step_latency = std::max(d.step_latency, kStep);
+    d.step_latency = std::max(d.step_latency, kStepClk * c.clk);
   }
 
   static double whole(double tiles, double cluster) { return cluster * std::ceil(tiles / cluster); }

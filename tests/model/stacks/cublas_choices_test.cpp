@@ -10,6 +10,7 @@
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/cublas/answers.hpp"
+#include "model/stacks/cublas/lane_answers.hpp"
 #include "model/stacks/cublas/xmma.hpp"
 #include "ops/shape/shapes.hpp"
 #include "ops/table/text.hpp"
@@ -44,7 +45,7 @@ TEST(CublasChoices, ClustersReachAsManySmsAsGpcsHold) {
 TEST(CublasChoices, AnswersAreOfACardOfAsManySmsAsItsGpcsHold) { EXPECT_DOUBLE_EQ(cublas::sms_of_asked_card(), 132); }
 
 TEST(CublasChoices, AShapeThatWasAskedGetsItsOwnAnswer) {
-  for (const cublas::LaneAnswer& a : cublas::lane_answers()) {
+  for (const cublas::LaneAnswer& a : cublas::kLaneAnswers) {
     const cublas::LaneAnswer& found = cublas::nearest_lane_answer(a.m, a.n, a.k, 132);
     EXPECT_EQ(found.tile, a.tile) << a.m << " " << a.n << " " << a.k;
     EXPECT_EQ(found.parts, a.parts) << a.m << " " << a.n << " " << a.k;
@@ -52,7 +53,7 @@ TEST(CublasChoices, AShapeThatWasAskedGetsItsOwnAnswer) {
 }
 
 TEST(CublasChoices, AnswersFitKernels) {
-  for (const cublas::LaneAnswer& a : cublas::lane_answers()) {
+  for (const cublas::LaneAnswer& a : cublas::kLaneAnswers) {
     EXPECT_LT(a.tile, 9);
     EXPECT_GE(a.parts, 1);
   }

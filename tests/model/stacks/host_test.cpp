@@ -128,7 +128,7 @@ TEST(Host, ABorrowedOneMayBeWaitedForAfterAll) {
   const Machine machine = machines().get({"h200_sxm", on("", "trt-llm")});
   Workload asked;
   asked.batch = 16;
-  asked.context = 2048;
+  asked.context = 3072;
   Predictor predictor;
   const StepPrediction step = predictor.predict(load_llm("llama-3.1-8b"), asked, machine, RunOptions{Runtime::eager});
   const StepPrediction queued =
