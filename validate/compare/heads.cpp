@@ -4,11 +4,12 @@
 
 #include "model/engine/rates.hpp"
 #include "ops/facts/work.hpp"
+#include "validate/record/published.hpp"
 
 namespace plumbline {
 namespace {
 
-constexpr std::string_view kScope = "quantize+bmm", kOneScale = "sglang";
+constexpr std::string_view kOneScale = "sglang";
 
 /// A launch beside the product, whose operands may lie in L2.
 Seconds beside(const Op& op, bool held, const Machine& machine, Predictor& predictor, OpPrediction& scratch) {
@@ -20,7 +21,7 @@ Seconds beside(const Op& op, bool held, const Machine& machine, Predictor& predi
 
 bool rounds_heads(const Measurement& row) {
   const auto* const product = std::get_if<Gemm>(&row.what.op);
-  return product != nullptr && product->batch > 1 && product->block > 1 && row.origin.scope == kScope;
+  return product != nullptr && product->batch > 1 && product->block > 1 && row.origin.scope == kRoundedHeads;
 }
 
 Seconds predict_heads(const Measurement& row, const Machine& machine, Predictor& predictor, OpPrediction& scratch) {

@@ -5,8 +5,6 @@
 namespace plumbline {
 namespace {
 
-/// Products of heads whose rows are rounded in the timed region.
-constexpr std::string_view kHeads = "quantize+bmm";
 constexpr std::string_view kBlock = ";block=128", kRow = ";block=1";
 
 /// Masked groups of InferSim's decode tables have 0.7 to 1.3 of the stated rows, drawn evenly (DeepGEMM, tests/generators.py:
@@ -28,7 +26,7 @@ PublishedOperator published_operator(std::string_view op, std::string_view dtype
       if (dtype == theirs) out.dtype = ours;
     }
     if (op == "gemm" && scope == "quantize+gemm") out.op = "gemm_dynamic";
-    if (dtype == "fp8_block" || (op == "gemm" && (kernel == "fp8_block" || (scope == kHeads && dtype == "fp8"))))
+    if (dtype == "fp8_block" || (op == "gemm" && (kernel == "fp8_block" || (scope == kRoundedHeads && dtype == "fp8"))))
       out.shape += kBlock;
     if (op == "gemm" && kernel == "fp8_row") out.shape += kRow;
   }

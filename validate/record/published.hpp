@@ -6,6 +6,9 @@
 
 namespace plumbline {
 
+/// Scope of products of heads whose rows are rounded in the timed region.
+inline constexpr std::string_view kRoundedHeads = "quantize+bmm";
+
 struct PublishedOperator {
   std::string op, dtype, shape;
 };

@@ -12,8 +12,6 @@ namespace {
 /// By size, larger ones first.
 constexpr std::array<ClusterShape, 7> kShapes{{{2, 4}, {4, 2}, {1, 4}, {4, 1}, {2, 2}, {1, 2}, {2, 1}}};
 
-double padded(double tiles, double cluster) { return cluster * std::ceil(tiles / cluster); }
-
 /// Tiles with those that only fill clusters; 0 where a cluster is mostly padding.
 double padded_tiles(const TilesToShare& t, const ClusterShape& shape) {
   constexpr double kMostPadding = 4.0 / 3, kPair = 2;
@@ -25,6 +23,8 @@ double padded_tiles(const TilesToShare& t, const ClusterShape& shape) {
 double asked(const TilesToShare& t, const ClusterShape& shape) { return t.a / shape.cols + t.w / shape.rows; }
 
 }  // namespace
+
+double padded(double tiles, double cluster) { return cluster * std::ceil(tiles / cluster); }
 
 ClusterShape cluster_of(const TilesToShare& t, double sm_count) {
   const double turns = std::ceil(t.rows * t.cols * t.times / sm_count);

@@ -16,6 +16,9 @@ struct TilesToShare {
   double a, w;
 };
 
+/// Tiles along a side with those that only fill whole clusters.
+double padded(double tiles, double cluster);
+
 /// The largest cluster that takes no more turns than single CTAs would on all SMs: GPCs hold 30 clusters of four and 15 of
 /// eight, 120 of 132 SMs, so that 121 to 132 tiles go in pairs. Of one size that which pads the tiles least, then that
 /// which asks L2 for least. So an odd number of tiles along M leaves the weights unshared.

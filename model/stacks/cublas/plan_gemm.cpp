@@ -152,7 +152,7 @@ class TmaPlanner {
         cublas::cluster_of({t.tiles_m, t.tiles_n, times, t.costs->a, t.costs->w}, c.rates.sm_count);
     s.cluster_rows = shape.rows;
     s.cluster_cols = shape.cols;
-    s.ctas = times * whole(t.tiles_m, shape.rows) * whole(t.tiles_n, shape.cols);
+    s.ctas = times * cublas::padded(t.tiles_m, shape.rows) * cublas::padded(t.tiles_n, shape.cols);
     return s;
   }
 
@@ -266,8 +266,6 @@ class TmaPlanner {
     d.step_latency = std::max(d.step_latency, kStepClk * c.clk);
   }
 
-  static double whole(double tiles, double cluster) { return cluster * std::ceil(tiles / cluster); }
-
   /// What CTAs of a cluster have in common each fetches a part of for all. Rows that the operands do not have are asked for
   /// all the same (outside_clk).
   void share(Demand& d, const TileLayout& t, const WorkSplit& split) const {
@@ -276,7 +274,8 @@ class TmaPlanner {
     const double asked = e.a / split.cluster_cols + e.w / split.cluster_rows;
     d.l2 = asked * 0.5 * (1 + c.starts.lines) * units::B;
     d.delivered = (e.a + e.w - asked) * units::B;
-    const double tiles_m = whole(t.tiles_m, split.cluster_rows), tiles_n = whole(t.tiles_n, split.cluster_cols);
+    const double tiles_m = cublas::padded(t.tiles_m, split.cluster_rows),
+                 tiles_n = cublas::padded(t.tiles_n, split.cluster_cols);
     const double rows_of_x = tiles_m * e.tile_m - c.task.m, of_weights = tiles_n * e.tile_n - c.task.n;
     const double each =
         rows_of_x / tiles_m / split.cluster_cols + (c.task.weights_kn ? 0 : of_weights / tiles_n / split.cluster_rows);

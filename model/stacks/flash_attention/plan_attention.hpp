@@ -67,7 +67,9 @@ AttentionChoice plan_paged_decode(const AttentionDecode& shape, const Rates& rat
                                   std::span<const FamilyScalars> families, const KeyCutting& how, const DecodeCut& cut);
 /// New keys and values to such a cache, as vLLM writes them.
 Demand cache_write_demand(const AttentionPrefill& shape, const FamilyScalars& family, const Rates& rates);
-/// The same of decode's one token, as a launch before `choice`.
+/// The same as a launch before `choice`, of a prompt's keys and of decode's one token.
+void write_new_keys(AttentionChoice& choice, const AttentionPrefill& shape, const FamilyScalars& family,
+                    const Rates& rates);
 void write_new_token(AttentionChoice& choice, const AttentionDecode& shape, const FamilyScalars& family,
                      const Rates& rates);
 

@@ -149,10 +149,7 @@ AttentionChoice plan_mma_paged_prefill(const AttentionPrefill& s, bool appends, 
   block_demand(d, keys, qk_dim, v_dim, s.dtype, m, *c.family);
   start_ctas(d, m, *c.family);
   prefill_traffic(d, s);
-  if (!appends) return c;
-  c.prepares = true;
-  c.prepare_family = &families[names.write];
-  c.prepare = cache_write_demand(s, *c.prepare_family, m);
+  if (appends) write_new_keys(c, s, families[names.write], m);
   return c;
 }
 

@@ -103,10 +103,14 @@ Demand cache_write_demand(const AttentionPrefill& s, const FamilyScalars& family
   return p;
 }
 
-void write_new_token(AttentionChoice& c, const AttentionDecode& s, const FamilyScalars& family, const Rates& m) {
+void write_new_keys(AttentionChoice& c, const AttentionPrefill& s, const FamilyScalars& family, const Rates& m) {
   c.prepares = true;
   c.prepare_family = &family;
-  c.prepare = cache_write_demand(one_token(s), family, m);
+  c.prepare = cache_write_demand(s, family, m);
+}
+
+void write_new_token(AttentionChoice& c, const AttentionDecode& s, const FamilyScalars& family, const Rates& m) {
+  write_new_keys(c, one_token(s), family, m);
 }
 
 AttentionChoice plan_paged_prefill(const AttentionPrefill& asked, bool appends, const Rates& m,
@@ -143,10 +147,7 @@ AttentionChoice plan_paged_prefill(const AttentionPrefill& asked, bool appends, 
   d.dram_write = prefill_results(asked);
   cut_prompt(c, s, paged_parts(work_of(s, tile, packed), m.sm_count), m);
   d.once_clk *= whole_turns(d.plan, m);
-  if (!appends) return c;
-  c.prepares = true;
-  c.prepare_family = &families[cut.write_family];
-  c.prepare = cache_write_demand(asked, *c.prepare_family, m);
+  if (appends) write_new_keys(c, asked, families[cut.write_family], m);
   return c;
 }
 

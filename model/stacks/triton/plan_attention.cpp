@@ -116,10 +116,7 @@ AttentionChoice plan_triton_prefill(const AttentionPrefill& s, bool appends, con
   prefill_block(d, tile, qk_dim, v_dim, s, m, *c.family);
   start_ctas(d, m, *c.family);
   prefill_traffic(d, s);
-  if (!appends) return c;
-  c.prepares = true;
-  c.prepare_family = &families[triton::kCacheWrite];
-  c.prepare = cache_write_demand(s, *c.prepare_family, m);
+  if (appends) write_new_keys(c, s, families[triton::kCacheWrite], m);
   return c;
 }
 

@@ -16,10 +16,7 @@ AttentionChoice plan_served_prefill(const AttentionPrefill& s, bool appends, con
                                     std::span<const FamilyScalars> families) {
   AttentionChoice c = plan_trtllm_prefill(s, false, m, families);
   c.family = &families[trtllm::kServedPrefill];
-  if (!appends) return c;
-  c.prepares = true;
-  c.prepare_family = &families[trtllm::kPrepare];
-  c.prepare = cache_write_demand(s, *c.prepare_family, m);
+  if (appends) write_new_keys(c, s, families[trtllm::kPrepare], m);
   return c;
 }
 
