@@ -35,7 +35,7 @@ constexpr int kToolkitMajor = CUPTI_API_VERSION >= 130000 ? CUPTI_API_VERSION / 
                                                           : 11;
 constexpr std::size_t kBufferBytes = 4 << 20, kAlignment = 8;
 
-std::string version_text(std::uint32_t v) {
+std::string cupti_version_text(std::uint32_t v) {
   if (v < 130000) return "API " + std::to_string(v);
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
 }
@@ -105,8 +105,8 @@ struct KernelTracer::Library {
     check(get_version(&version), "cuptiGetVersion");
     // 13.0 and its updates share a record; so compare without the update.
     if (version / 100 < CUPTI_API_VERSION / 100) {
-      throw DeviceError("cannot trace kernels: " + file + " is CUPTI " + version_text(version) +
-                        ", older than the one we were built with, " + version_text(CUPTI_API_VERSION));
+      throw DeviceError("cannot trace kernels: " + file + " is CUPTI " + cupti_version_text(version) +
+                        ", older than the one we were built with, " + cupti_version_text(CUPTI_API_VERSION));
     }
   }
 
@@ -232,7 +232,7 @@ std::uint64_t KernelTracer::now_ns() const {
 
 std::string KernelTracer::version() const {
   const std::size_t slash = library_->file.rfind('/');
-  return "CUPTI " + version_text(library_->version) + " (" +
+  return "CUPTI " + cupti_version_text(library_->version) + " (" +
          (slash == std::string::npos ? library_->file : library_->file.substr(slash + 1)) + ")";
 }
 
