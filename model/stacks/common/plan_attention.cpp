@@ -74,15 +74,15 @@ SoftmaxCost softmax_cost(const Rates& m) {
   return m.path.kind == TensorPath::Kind::tcgen05 ? kPacked : kPlainSoftmax;
 }
 
-void score_demand(Demand& d, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
-                  double kv_bytes, const Rates& m, const SoftmaxCost& softmax) {
+void score_demand(Demand& d, const ScoredTile& tile, double flop_per_clk, double kv_bytes, const Rates& m,
+                  const SoftmaxCost& softmax) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
-  const double scores = rows * keys;
-  d.tensor_clk = 2.0 * scores * (qk_dim + v_dim) / flop_per_clk;
+  const double scores = tile.rows * tile.keys, columns = tile.qk_dim + tile.v_dim;
+  d.tensor_clk = 2.0 * scores * columns / flop_per_clk;
   d.sfu_clk = scores / sm.sfu_op_per_clk;
   d.fp32_clk = scores * softmax.lanes / (sm.fp32_flop_per_clk / 2);
   d.issue_clk = scores * (softmax.instructions + 1) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
-  const double kv_tile = keys * (qk_dim + v_dim) * kv_bytes;
+  const double kv_tile = tile.keys * columns * kv_bytes;
   d.smem_clk = 2.0 * kv_tile / sm.smem_bytes_per_clk.in(units::B);
   d.l2 = kv_tile * units::B;
 }

@@ -108,12 +108,17 @@ SoftmaxCost softmax_cost(const Rates& rates);
 /// Of kernels that take mma.sync wherever they run.
 inline constexpr SoftmaxCost kPlainSoftmax{kSoftmaxOps, kSoftmaxOps};
 
+/// A query tile against a block of keys, each key and its value so many columns wide.
+struct ScoredTile {
+  double rows = 0, keys = 0, qk_dim = 0, v_dim = 0;
+};
+
 /// Softmax and score work of one (query tile, key block) pair: everything but shared memory and what stays exposed.
-void score_demand(Demand& demand, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
-                  double kv_bytes, const Rates& rates, const SoftmaxCost& softmax);
-inline void score_demand(Demand& demand, double rows, double keys, double qk_dim, double v_dim, double flop_per_clk,
-                         double kv_bytes, const Rates& rates) {
-  score_demand(demand, rows, keys, qk_dim, v_dim, flop_per_clk, kv_bytes, rates, softmax_cost(rates));
+void score_demand(Demand& demand, const ScoredTile& tile, double flop_per_clk, double kv_bytes, const Rates& rates,
+                  const SoftmaxCost& softmax);
+inline void score_demand(Demand& demand, const ScoredTile& tile, double flop_per_clk, double kv_bytes,
+                         const Rates& rates) {
+  score_demand(demand, tile, flop_per_clk, kv_bytes, rates, softmax_cost(rates));
 }
 
 /// Decode of `rows` packed query rows a CTA against a stream of keys.

@@ -137,7 +137,7 @@ void block_demand(Demand& d, const KeyBlock& block, const AttentionPrefill& s, c
   const double flop_per_clk = cut.mma_sync ? mma_sync_flop_per_clk(s.dtype, m) : sm.tensor_flop_per_clk[s.dtype];
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
   const double rows = tiles * tile.rows, keys = tile.keys;
-  score_demand(d, rows, keys, qk_dim, v_dim, flop_per_clk, kv_es, m, cut.mma_sync ? kPlainSoftmax : softmax_cost(m));
+  score_demand(d, {rows, keys, qk_dim, v_dim}, flop_per_clk, kv_es, m, cut.mma_sync ? kPlainSoftmax : softmax_cost(m));
   // FA4 rescales results only where a maximum has grown 256-fold (softmax.py, SoftmaxSm100: rescale_threshold)
   if (!is_fa4(m, cut)) d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
   const double group = m.path.kind == TensorPath::Kind::tcgen05 ? kRows : is_fa3(m, cut) ? 64 : 32;
@@ -243,7 +243,7 @@ AttentionChoice plan_flash_decode(const AttentionDecode& s, const Rates& m, std:
   d.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
   d.plan.threads = 256;
   const double rows = score_rows(t.rows, t.qk_dim, t.v_dim, kernel.whole_tiles && is_fa3(m));
-  score_demand(d, rows, kStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
+  score_demand(d, {rows, kStep, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[s.dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   constexpr double kReferenceKeyBytes = 512;  // of a step's chain: 64 keys of 2 x 128 at 16 bits
   const double seen = (t.qk_dim + t.v_dim / parts) / (t.qk_dim + t.v_dim);  // of a key's bytes by a CTA

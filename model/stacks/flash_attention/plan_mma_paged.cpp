@@ -25,7 +25,7 @@ void block_demand(Demand& d, double keys, double qk_dim, double v_dim, DType typ
                   const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(type), width = qk_dim + v_dim;
-  score_demand(d, kTileRows, keys, qk_dim, v_dim, mma_sync_flop_per_clk(type, m), es, m);
+  score_demand(d, {kTileRows, keys, qk_dim, v_dim}, mma_sync_flop_per_clk(type, m), es, m);
   d.fp32_clk += kTileRows * v_dim / (sm.fp32_flop_per_clk / 2);
   const double read = kTileRows * qk_dim + kTileRows / kWarpRows * keys * width;
   d.smem_clk = (read + keys * width) * es / sm.smem_bytes_per_clk.in(units::B);

@@ -26,7 +26,7 @@ void block_demand(Demand& d, const PagedTile& tile, const PagedQuestion& q, doub
   constexpr double kWarpgroupRows = 64;
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(type), width = qk_dim + q.v_width;
-  score_demand(d, tile.rows, tile.keys, qk_dim, q.v_width, sm.tensor_flop_per_clk[type], es, m);
+  score_demand(d, {tile.rows, tile.keys, qk_dim, q.v_width}, sm.tensor_flop_per_clk[type], es, m);
   d.fp32_clk += tile.rows * q.v_width / (sm.fp32_flop_per_clk / 2);
   const double read = tile.rows * qk_dim + tile.rows / kWarpgroupRows * tile.keys * width;
   const double transposed = q.narrow ? 2 * tile.keys * q.v_width : 0;

@@ -102,7 +102,7 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<
   Demand& d = c.main;
   d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
   d.plan.threads = static_cast<std::int64_t>(cut.threads);
-  score_demand(d, cut.rows, cut.keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype],
+  score_demand(d, {cut.rows, cut.keys, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[s.dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m, kPlainSoftmax);
   if (!cut.tensor) {
     d.tensor_clk = 0;

@@ -51,7 +51,7 @@ Demand item_demand(const AttentionDecode& s, const DecodeTask& t, const DecodeVa
   d.plan.ctas_per_sm = v.ctas_per_sm;
   d.plan.persistent = d.loads_stop = d.dealt_once = true;
   d.plan.threads = 160;  // a consumer warp for every 16 keys of the tile, and the producer
-  score_demand(d, static_cast<double>(v.rows), keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[DType::bf16],
+  score_demand(d, {static_cast<double>(v.rows), keys, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[DType::bf16],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   d.step_latency = std::max(m.dram_latency / stages, step_chain(s, v, family));
   // the consumers' results are merged in shared memory and written: 2 clocks an element of the group's rows

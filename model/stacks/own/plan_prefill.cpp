@@ -22,7 +22,7 @@ AttentionChoice plan_own_prefill(const AttentionPrefill& s, const PrefillVariant
   d.plan.longest = blocks.longest;
   d.step_latency = c.family->step;
   d.polls = true;
-  score_demand(d, q_tile, kv_tile, width, width, m.gpu.sm.tensor_flop_per_clk[s.dtype], bytes_of(s.kv_dtype), m);
+  score_demand(d, {q_tile, kv_tile, width, width}, m.gpu.sm.tensor_flop_per_clk[s.dtype], bytes_of(s.kv_dtype), m);
   // each warpgroup of 64 rows reads the keys' and values' tiles for itself
   constexpr double kRowsOfAWarpgroup = 64;
   d.smem_hidden_clk = (q_tile / kRowsOfAWarpgroup - 1) * 0.5 * d.smem_clk;

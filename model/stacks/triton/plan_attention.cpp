@@ -53,7 +53,7 @@ void prefill_block(Demand& d, const PrefillTile& tile, double qk_dim, double v_d
                    const Rates& m, const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   constexpr double kLoads = 2;
-  score_demand(d, tile.rows, tile.keys, qk_dim, v_dim, m.gpu.sm.tensor_flop_per_clk[s.dtype], bytes_of(s.dtype), m,
+  score_demand(d, {tile.rows, tile.keys, qk_dim, v_dim}, m.gpu.sm.tensor_flop_per_clk[s.dtype], bytes_of(s.dtype), m,
                kPlainSoftmax);
   // results are rescaled, and every block is masked
   d.fp32_clk += tile.rows * v_dim / (sm.fp32_flop_per_clk / 2) + mask_clk(tile.rows * tile.keys, m);
@@ -135,7 +135,7 @@ AttentionChoice plan_triton_decode(const AttentionDecode& s, const Rates& m, std
   constexpr double kTensorRows = 16, kWarps = 4;
   d.plan.threads = static_cast<std::int64_t>(kWarps * kWarpSize);
   d.plan.ctas_per_sm = 4;  // by registers
-  score_demand(d, block.tensor ? kTensorRows : block.heads, block.keys, t.qk_dim, t.v_dim,
+  score_demand(d, {block.tensor ? kTensorRows : block.heads, block.keys, t.qk_dim, t.v_dim},
                m.gpu.sm.tensor_flop_per_clk[s.dtype], t.key_bytes / (t.qk_dim + t.v_dim), m, kPlainSoftmax);
   if (!block.tensor) {
     d.tensor_clk = 0;

@@ -226,8 +226,8 @@ AttentionChoice plan_grouped(const DecodeTask& t, DType dtype, const Rates& m, s
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   c.family = &families[trtllm::kDecode];
-  score_demand(c.main, ceil_div(t.rows, 16) * 16, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
-               t.key_bytes / (t.qk_dim + t.v_dim), m);
+  score_demand(c.main, {ceil_div(t.rows, 16) * 16, kKeysPerStep, t.qk_dim, t.v_dim},
+               m.gpu.sm.tensor_flop_per_clk[dtype], t.key_bytes / (t.qk_dim + t.v_dim), m);
   decode_traffic(c.main, t, dtype, ResultsLeave::here);  // the last CTA of a head merges, in the same launch
   c.main.plan.threads = 256;
   c.main.plan.ctas_per_sm = 1;
@@ -245,7 +245,7 @@ AttentionChoice plan_plain_of(const DecodeTask& t, double threads, DType dtype, 
   AttentionChoice c;
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerStep);
   c.family = &family;
-  score_demand(c.main, 1, kKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+  score_demand(c.main, {1, kKeysPerStep, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   c.main.fp32_clk += kKeysPerStep * (t.qk_dim + t.v_dim) / (m.gpu.sm.fp32_flop_per_clk / 2);
   decode_traffic(c.main, t, dtype, ResultsLeave::here);

@@ -128,7 +128,7 @@ AttentionChoice plan_trtllm_wgmma_decode(const AttentionDecode& s, const Rates& 
   c.family = &trtllm::wgmma_decode_family(families);
   c.plan.kv_tile = static_cast<std::int64_t>(kKeysPerTile);
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
-  score_demand(c.main, kernel.queries, kKeysPerTile, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[DType::fp8],
+  score_demand(c.main, {kernel.queries, kKeysPerTile, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[DType::fp8],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   decode_traffic(c.main, t, s.dtype, ResultsLeave::here);
   c.main.plan.threads = 384;

@@ -41,7 +41,7 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
   d.plan.ctas_per_sm = 1;
   d.plan.threads = 256;
   const double instruction_rows = std::ceil(t.rows / 16) * 16;
-  score_demand(d, instruction_rows, kLatentKeysPerStep, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+  score_demand(d, {instruction_rows, kLatentKeysPerStep, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   if (shares_keys(t, m)) {
     d.smem_clk *= 0.5;

@@ -35,7 +35,7 @@ AttentionChoice of_blocks(const DecodeTask& t, const Block& block, DType dtype, 
   c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
   c.main.plan.ctas_per_sm = 1;
   c.main.plan.threads = 128;
-  score_demand(c.main, block.rows, block.keys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[dtype],
+  score_demand(c.main, {block.rows, block.keys, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   return c;
 }

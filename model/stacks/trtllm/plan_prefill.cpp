@@ -125,7 +125,7 @@ void block_demand(Demand& d, const ScoreCut& cut, const AttentionPrefill& s, con
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
   const double width = cut.qk_dim + cut.v_dim;
-  score_demand(d, cut.q_tile, cut.kv_tile, cut.qk_dim, cut.v_dim, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
+  score_demand(d, {cut.q_tile, cut.kv_tile, cut.qk_dim, cut.v_dim}, sm.tensor_flop_per_clk[s.dtype], kv_es, m);
   const double rescale_clk = cut.q_tile * cut.v_dim / (sm.fp32_flop_per_clk / 2);  // the output, once a block
   d.fp32_clk += rescale_clk;
   const double groups = cut.q_tile / cut.rows_a_group;

@@ -84,7 +84,7 @@ AttentionChoice plan_trtllm_tensor_memory_decode(const AttentionDecode& s, const
   d.plan.threads = kThreads;
   d.plan.ctas_per_sm = 1;
   const double rows = std::max(kNarrowest, ceil_div(t.rows, kNarrowest) * kNarrowest);
-  score_demand(d, rows, kTileKeys, t.qk_dim, t.v_dim, m.gpu.sm.tensor_flop_per_clk[math],
+  score_demand(d, {rows, kTileKeys, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[math],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   const double columns = std::min(t.qk_dim, kWidestTile);
   d.in_flight = kTilesOnTheWay * kTileKeys * columns * bytes_of(s.kv_dtype) * units::B;
