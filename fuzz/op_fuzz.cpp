@@ -38,6 +38,7 @@ double value_of(const plumbline::Key& key, Input& from) {
     case plumbline::KeyType::percent: return static_cast<double>(from.below(101));
     case plumbline::KeyType::dtype: return static_cast<double>(from.below(plumbline::kDTypeCount));
     case plumbline::KeyType::recurrence: return static_cast<double>(from.below(3));
+    case plumbline::KeyType::scaling: return static_cast<double>(from.below(3));
     case plumbline::KeyType::layout: return static_cast<double>(from.below(2));
     default: return static_cast<double>(1 + from.next(1 + static_cast<int>(from.below(3))));
   }

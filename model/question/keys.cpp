@@ -150,10 +150,7 @@ constexpr std::string_view kSetPrefix = "set.";
 
 bool set_shape_key(Inquiry& q, const std::string& name, const std::string& text) {
   const Operator* known = find_operator(q.op.op);
-  if (known == nullptr) return false;
-  const bool has =
-      std::any_of(known->keys.begin(), known->keys.end(), [&](const Key& key) { return key.name == name; });
-  if (!has) return false;
+  if (known == nullptr || !takes_key(*known, name)) return false;
   for (auto& [key, value] : q.op.keys) {
     if (key == name) {
       value = text;

@@ -63,20 +63,24 @@ double Values::operator[](int expression) const {
 std::optional<Op> made(const BlockLine& line, const Values& values, const Formats& formats, BadKey& bad) {
   Op op = line.op->make(line.op->kind, precision_of(line, formats));
   void* shape = shape_address(op);
-  for (const BlockLine::KeyValue& each : line.keys) {
-    if (each.value < 0) {
-      each.key->set(shape, each.key->type == KeyType::dtype ? static_cast<double>(type_of(each.type, formats))
-                                                            : static_cast<double>(each.type));
-      continue;
+  const auto give = [&] {
+    for (const BlockLine::KeyValue& each : line.keys) {
+      double value = each.value >= 0 ? values[each.value] : static_cast<double>(each.type);
+      if (each.value < 0 && each.key->type == KeyType::dtype) value = static_cast<double>(type_of(each.type, formats));
+      each.key->set(shape, value);
     }
+  };
+  for (const BlockLine::KeyValue& each : line.keys) {
+    if (each.value < 0) continue;
     const double value = values[each.value];
     if (const char* expected = expected_of(each.key->type, value)) {
       bad = {each.key->name, expected, value};
       return std::nullopt;
     }
-    each.key->set(shape, value);
   }
+  give();
   for (const Key* key : line.absent) key->set(shape, key->usual(shape));
+  give();  // an absent key may stand for the same member as one that is given
   return op;
 }
 

@@ -63,6 +63,11 @@ int value_of_word(const Key& key, const JsonValue& value) {
     if (at != kWeightLayouts.end()) return static_cast<int>(at - kWeightLayouts.begin());
     value.fail("expected nk or kn, found '" + word + "'");
   }
+  if (key.type == KeyType::scaling) {
+    const auto* at = std::find(kScalings.begin(), kScalings.end(), word);
+    if (at != kScalings.end()) return static_cast<int>(at - kScalings.begin());
+    value.fail("expected tensor, token or block, found '" + word + "'");
+  }
   for (const RecurrentKind kind : {RecurrentKind::mamba1, RecurrentKind::mamba2, RecurrentKind::gated_delta_net}) {
     if (plumbline::name(kind) == word) return static_cast<int>(kind);
   }
@@ -282,7 +287,8 @@ void LineReader::table_op(const JsonValue& object, const std::vector<std::string
     BlockLine::KeyValue each{&*found, -1, kBaseType};
     if (found->type == KeyType::dtype) {
       each.type = type_word(value);
-    } else if (found->type == KeyType::recurrence || found->type == KeyType::layout) {
+    } else if (found->type == KeyType::recurrence || found->type == KeyType::layout ||
+               found->type == KeyType::scaling) {
       each.type = value_of_word(*found, value);
     } else {
       each.value = expression(value);

@@ -26,6 +26,7 @@ enum class KeyType : std::uint8_t {
   dtype,       ///< name of a data type
   recurrence,  ///< name of a RecurrentKind
   layout,      ///< nk or kn
+  scaling,     ///< tensor, token or block
 };
 
 /// Values pass as doubles (whole numbers up to 2^53 exactly); types and kinds as their enum's number.

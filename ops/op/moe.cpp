@@ -14,12 +14,24 @@ namespace {
 using namespace counting;
 
 constexpr auto kMoeNames = std::to_array<OperatorName>({{"moe", 0, true, Pattern::none}});
+/// `gated=1` is `mats=3`, `gated=0` is `mats=2`; text is written with `mats`.
+constexpr Key gated_key() {
+  Key key;
+  key.name = "gated";
+  key.type = KeyType::flag;
+  key.required = false;
+  key.get = key.usual = [](const void* shape) { return static_cast<const Moe*>(shape)->gated() ? 1.0 : 0.0; };
+  key.set = [](void* shape, double value) { static_cast<Moe*>(shape)->matrices = value > 0 ? 3 : 2; };
+  return key;
+}
+
 constexpr auto kMoeKeys =
     std::to_array<Key>({key<&Moe::tokens>("T"), key<&Moe::hidden>("H"), key<&Moe::width>("I"), key<&Moe::experts>("E"),
                         key<&Moe::topk>("topk"), optional_key<&Moe::tp>("tp"), optional_key<&Moe::ep>("ep"),
                         optional_key<&Moe::matrices>("mats"), optional_count<&Moe::alpha_percent>("alpha_pct"),
                         optional_count<&Moe::leftover>("leftover"), optional_count<&Moe::routed>("routed"),
-                        optional_count<&Moe::block>("block"), precision_key<&Moe::precision, &Precision::input>("in"),
+                        optional_count<&Moe::block>("block"), optional_key<&Moe::skew>("skew"), gated_key(),
+                        precision_key<&Moe::precision, &Precision::input>("in"),
                         precision_key<&Moe::precision, &Precision::weight>("weight"),
                         precision_key<&Moe::precision, &Precision::output>("out"),
                         precision_key<&Moe::precision, &Precision::math>("math")});
@@ -43,6 +55,10 @@ constexpr auto kMoeRelations = std::to_array<Relation<Moe>>(
       [](Moe& s) { s.leftover = 2; }},
      {"key 'leftover': expected 'alpha_pct' above 0 beside it",
       [](const Moe& s) { return s.leftover == 0 || s.alpha_percent > 0; }, [](Moe& s) { s.leftover = 0; }},
+     {"key 'skew': expected at most 100 (E / topk - 1): no expert has more rows than there are tokens",
+      [](const Moe& s) { return d(s.topk) * (1 + s.skew / 100) <= d(s.experts); }, [](Moe& s) { s.skew = 0; }},
+     {"key 'skew': expected without 'alpha_pct', which says who gets how many rows too",
+      [](const Moe& s) { return s.skew == 0 || s.alpha_percent == 0; }, [](Moe& s) { s.skew = 0; }},
      {"key 'routed': expected 0 or 1", [](const Moe& s) { return s.routed <= 1; }, [](Moe& s) { s.routed = 1; }},
      {"key 'block': expected 0 or 128", [](const Moe& s) { return s.block == 0 || s.block == 128; },
       [](Moe& s) { s.block = 0; }}});
@@ -54,7 +70,7 @@ Work work_of(const Moe& s) {
   const ExpertRows load = expert_rows(s);
   const double rows = load.total(), hidden = d(s.hidden), width = d(s.own_width()), mats = d(s.matrices);
   const double tokens = d(s.tokens), seen = std::min(tokens, rows);
-  const bool gated = s.matrices == 3;
+  const bool gated = s.gated();
   Work w;
   w.math = s.precision.math;
   w.tensor = flop(2 * rows * mats * hidden * width);
@@ -91,6 +107,22 @@ Counts balanced(const Moe& s) {
     }
   }
   rows.resize(static_cast<std::size_t>(s.experts / s.ep));
+  return rows;
+}
+
+/// The rows of `even`, in equal steps from (1 + skew) of their mean down to (1 - skew). What is rounded down, or is more than
+/// an expert may have, is the next one's, so that none is lost.
+Counts skewed(const Moe& s, Counts rows) {
+  const double all = d(std::accumulate(rows.begin(), rows.end(), std::int64_t{0})), each = 1 / d(std::ssize(rows));
+  double due = 0;
+  std::int64_t given = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    due += all * each * (1 + s.skew / 100 * (1 - (2 * static_cast<double>(i) + 1) * each));
+    constexpr double kRounding = 1e-9;  // sums that are whole but for rounding
+    const bool last = i + 1 == rows.size();
+    rows[i] = std::min(s.tokens, static_cast<std::int64_t>(last ? all : std::floor(due + kRounding)) - given);
+    given += rows[i];
+  }
   return rows;
 }
 
@@ -212,7 +244,7 @@ double ExpertRows::tiles(double height) const {
 }
 
 ExpertRows expert_rows(const Moe& s) {
-  if (s.alpha_percent == 0) return {balanced(s), 1};
+  if (s.alpha_percent == 0) return {s.skew > 0 ? skewed(s, balanced(s)) : balanced(s), 1};
   constexpr std::uint64_t kDraws = 3;
   ExpertRows out;
   out.draws = static_cast<double>(kDraws);

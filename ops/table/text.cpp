@@ -21,6 +21,10 @@ constexpr double kMostElements = 576460752303423488.0;
 /// Multiply-adds, and pairs: below 2^62, so that int64 products of dims do not overflow.
 constexpr double kMostProducts = 4611686018427387904.0;
 
+/// `quantize` is a row's scale or a given one; with `scaling` it is the operator that finds scales in one of three ways.
+constexpr std::string_view kQuantize = "quantize", kScaling = "scaling", kDynamic = "quantize_dynamic";
+constexpr std::string_view kScalingWords = " (tensor|token|block)";
+
 /// User text inside a one-line message.
 std::string quoted(std::string_view text) {
   std::string out = "'";
@@ -144,6 +148,7 @@ Limits limits_of(KeyType type) {
     case KeyType::percent: return {0, 100};
     case KeyType::dtype: return {0, kDTypeCount - 1};
     case KeyType::recurrence: return {0, kRecurrent.size() - 1};
+    case KeyType::scaling: return {0, kScalings.size() - 1};
     default: return {};  // one of two
   }
 }
@@ -176,6 +181,10 @@ std::int64_t read_name(const Operator& spec, const Key& key, std::string_view va
     const auto at = std::find(kWeightLayouts.begin(), kWeightLayouts.end(), value);
     if (at != kWeightLayouts.end()) return at - kWeightLayouts.begin();
     names.assign(kWeightLayouts.begin(), kWeightLayouts.end());
+  } else if (key.type == KeyType::scaling) {
+    const auto at = std::find(kScalings.begin(), kScalings.end(), value);
+    if (at != kScalings.end()) return at - kScalings.begin();
+    names.assign(kScalings.begin(), kScalings.end());
   } else {
     for (RecurrentKind kind : kRecurrent) {
       if (name(kind) == value) return static_cast<std::int64_t>(kind);
@@ -207,29 +216,39 @@ std::size_t find_key(const Operator& spec, std::string_view key, std::size_t gue
        "unknown key " + quoted(key) + did_you_mean(key, names) + ", expected " + std::string(op_usage(spec.name)));
 }
 
-void read_pair(const Operator& spec, std::string_view pair, void* shape, unsigned& given, std::size_t& next) {
+/// Which keys of an operator's table a text gave, and what it said.
+struct Given {
+  unsigned keys = 0;
+  std::array<double, 32> values{};
+  bool has(std::size_t i) const { return (keys >> i & 1u) != 0; }
+};
+
+void read_pair(const Operator& spec, std::string_view pair, void* shape, Given& given, std::size_t& next) {
   const std::size_t equals = pair.find('=');
   if (equals == std::string_view::npos) fail(spec.name, "expected key=value, found " + quoted(pair));
   const std::size_t i = find_key(spec, trimmed(pair.substr(0, equals)), next);
   const Key& key = spec.keys[i];
-  if ((given >> i & 1u) != 0) fail(spec.name, key_label(key.name) + " is given twice");
-  given |= 1u << i;
+  if (given.has(i)) fail(spec.name, key_label(key.name) + " is given twice");
+  given.keys |= 1u << i;
   next = i + 1;
   const std::string_view value = trimmed(pair.substr(equals + 1));
+  double& read = given.values.at(i);
   switch (key.type) {
-    case KeyType::percent: key.set(shape, read_percent(spec, key, value)); break;
+    case KeyType::percent: read = read_percent(spec, key, value); break;
     case KeyType::dtype:
     case KeyType::layout:
-    case KeyType::recurrence: key.set(shape, static_cast<double>(read_name(spec, key, value))); break;
-    default: key.set(shape, static_cast<double>(read_whole(spec, key, value))); break;
+    case KeyType::scaling:
+    case KeyType::recurrence: read = static_cast<double>(read_name(spec, key, value)); break;
+    default: read = static_cast<double>(read_whole(spec, key, value)); break;
   }
+  key.set(shape, read);
 }
 
 /// Keys that were not given take their usual value once the others are known; types come from the operator's dtype.
-void fill_absent(const Operator& spec, void* shape, unsigned given) {
+void fill_absent(const Operator& spec, void* shape, const Given& given) {
   for (std::size_t i = 0; i < spec.keys.size(); ++i) {
     const Key& key = spec.keys[i];
-    if ((given >> i & 1u) != 0) continue;
+    if (given.has(i)) continue;
     if (key.required) {
       fail(spec.name, "missing " + key_label(key.name) + ", expected " + std::string(op_usage(spec.name)));
     }
@@ -237,8 +256,19 @@ void fill_absent(const Operator& spec, void* shape, unsigned given) {
   }
 }
 
+/// Two keys may stand for one member (`mats` and `gated`): the one that is given holds, and two must say the same.
+void settle_pairs(const Operator& spec, void* shape, const Given& given) {
+  for (std::size_t i = 0; i < spec.keys.size(); ++i) {
+    if (given.has(i)) spec.keys[i].set(shape, given.values.at(i));
+  }
+  for (std::size_t i = 0; i < spec.keys.size(); ++i) {
+    if (given.has(i) && spec.keys[i].get(shape) != given.values.at(i))
+      fail(spec.name, key_label(spec.keys[i].name) + ": another key says otherwise");
+  }
+}
+
 void read_keys(const Operator& spec, std::string_view text, void* shape) {
-  unsigned given = 0;
+  Given given;
   std::size_t next = 0;
   while (!text.empty()) {
     std::size_t cut = 0;
@@ -249,6 +279,17 @@ void read_keys(const Operator& spec, std::string_view text, void* shape) {
     else if (!text.empty()) fail(spec.name, "expected key=value between two separators");
   }
   fill_absent(spec, shape, given);
+  settle_pairs(spec, shape, given);
+}
+
+/// Whether a key of the text has that name.
+bool names_key(std::string_view text, std::string_view key) {
+  for (std::size_t at = text.find(key); at != text.npos; at = text.find(key, at + 1)) {
+    const std::string_view before = trimmed(text.substr(0, at)), after = trimmed(text.substr(at + key.size()));
+    const bool begins = before.empty() || before.back() == ';' || before.back() == ',';
+    if (begins && !after.empty() && after.front() == '=') return true;
+  }
+  return false;
 }
 
 // --- what must hold between keys -----------------------------------------------------------------------------------
@@ -267,6 +308,7 @@ void append_value(std::string& out, const Key& key, double value) {
     case KeyType::dtype: out += name(static_cast<DType>(whole)); return;
     case KeyType::recurrence: out += name(static_cast<RecurrentKind>(whole)); return;
     case KeyType::layout: out += kWeightLayouts.at(static_cast<std::size_t>(whole)); return;
+    case KeyType::scaling: out += kScalings.at(static_cast<std::size_t>(whole)); return;
     default: break;
   }
   char digits[24];
@@ -282,7 +324,9 @@ std::string usage_line(const Operator& spec) {
     if (key.required && key.type == KeyType::flag) part += " (0/1)";
     if (key.type == KeyType::recurrence) part += " (mamba1|mamba2|gated_delta_net)";
     if (key.type == KeyType::layout) part += " (nk|kn)";
+    if (key.type == KeyType::scaling) part += kScalingWords;
   }
+  if (spec.name == kQuantize) more.append(",").append(kScaling).append(kScalingWords);
   if (!more.empty()) line.append(" [").append(more).append("]");
   return line;
 }
@@ -290,7 +334,8 @@ std::string usage_line(const Operator& spec) {
 }  // namespace
 
 Op parse_op(std::string_view op, std::string_view dtype, std::string_view shape) {
-  const Operator& spec = require_operator(trimmed(op));
+  const Operator& named = require_operator(trimmed(op));
+  const Operator& spec = named.name == kQuantize && names_key(shape, kScaling) ? *find_operator(kDynamic) : named;
   const Precision precision = read_precision(spec, trimmed(dtype));
   Op result = spec.make(spec.kind, precision);
   read_keys(spec, shape, shape_address(result));
@@ -359,6 +404,11 @@ std::string_view op_usage(std::string_view op) {
   }();
   const Operator& spec = require_operator(op);
   return lines[static_cast<std::size_t>(&spec - operators().data())];
+}
+
+bool takes_key(const Operator& spec, std::string_view key) {
+  if (spec.name == kQuantize && key == kScaling) return true;
+  return std::any_of(spec.keys.begin(), spec.keys.end(), [&](const Key& each) { return each.name == key; });
 }
 
 bool op_is_ours(std::string_view op) { return require_operator(op).ours; }

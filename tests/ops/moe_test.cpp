@@ -40,6 +40,29 @@ TEST(Moe, BalancedRowsAreThoseOfTheBenchmark) {
   EXPECT_EQ(half.touched(), 3);
 }
 
+TEST(Moe, SkewMovesRowsFromExpertToExpertAndLosesNone) {
+  Moe s = sized(40, 8, 2);
+  s.skew = 100;
+  // ten rows each in the mean: 18.75, 16.25, 13.75, 11.25, 8.75, 6.25, 3.75, 1.25, and what is rounded down is the next one's
+  EXPECT_THAT(expert_rows(s).rows, ElementsAre(18, 17, 13, 12, 8, 7, 3, 2));
+  s.skew = 50;
+  s.ep = 2;
+  EXPECT_THAT(expert_rows(s).rows, ElementsAre(13, 12, 8, 7)) << "about the rank's own mean";
+}
+
+TEST(Moe, GatedIsAnotherWordForItsMatrices) {
+  const char* sizes = "T=8;H=64;I=32;E=8;topk=2";
+  const auto read = [&](const std::string& more) { return std::get<Moe>(parse_op("moe", "bf16", sizes + more)); };
+  EXPECT_EQ(read(";gated=0").matrices, 2);
+  EXPECT_EQ(read(";gated=1"), read(""));
+  EXPECT_EQ(read(";mats=2;gated=0"), read(";mats=2"));
+  EXPECT_EQ(shape_text(read(";skew=30;gated=0")), "T=8;H=64;I=32;E=8;topk=2;mats=2;skew=30");
+  EXPECT_THROW(read(";mats=2;gated=1"), BadInput);
+  EXPECT_THROW(read(";gated=1;mats=2"), BadInput);
+  EXPECT_THROW(read(";skew=30;alpha_pct=100"), BadInput);
+  EXPECT_THROW((void)parse_op("moe", "bf16", "T=8;H=64;I=32;E=3;topk=2;skew=60"), BadInput) << "3.2 tokens of 3";
+}
+
 TEST(Moe, TilesAreWholeForEachExpert) {
   const ExpertRows rows{{1, 17, 0, 16, 1, 1, 1, 1}, 2};  // two draws of four experts
   EXPECT_EQ(rows.tiles(16), (1 + 2 + 0 + 1 + 4) / 2.0);
@@ -52,6 +75,7 @@ RC_GTEST_PROP(MoeRows, EveryTokenHasItsExpertsAndNoneTwice, ()) {
   s.topk = *rc::gen::inRange<std::int64_t>(1, std::min<std::int64_t>(s.experts, 12) + 1);
   s.alpha_percent = *rc::gen::element<std::int64_t>(0, 50, 100, 101, 120, 200);
   s.leftover = *rc::gen::inRange<std::int64_t>(0, 3);
+  if (s.alpha_percent == 0 && 2 * s.topk <= s.experts) s.skew = *rc::gen::inRange(0, 101);
   const ExpertRows rows = expert_rows(s);
   RC_ASSERT(rows.rows.size() == static_cast<std::size_t>(rows.draws) * static_cast<std::size_t>(s.experts));
   RC_ASSERT(rows.total() == static_cast<double>(s.tokens * s.topk));

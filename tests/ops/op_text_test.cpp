@@ -109,6 +109,23 @@ TEST(OpText, EveryNamedOperatorHasAUsageLine) {
   EXPECT_THROW((void)op_usage("gemmm"), BadInput);
 }
 
+TEST(OpText, ScalingSaysWhoHasAScale) {
+  const Op tensor = QuantizeDynamic{4, 256, 0}, token = QuantizeDynamic{4, 256, 1},
+           block = QuantizeDynamic{4, 256, 128};
+  EXPECT_EQ(parse_op("quantize", "bf16", "rows=4;cols=256;scaling=tensor"), tensor);
+  EXPECT_EQ(parse_op("quantize", "bf16", "scaling = token; rows=4; cols=256"), token);
+  EXPECT_EQ(parse_op("quantize", "", "rows=4;cols=256;scaling=block;out=fp8"), block);
+  EXPECT_EQ(parse_op("quantize_dynamic", "", "rows=4;cols=256;scaling=block"), block);
+  EXPECT_EQ(shape_text(block), "rows=4;cols=256;block=128");
+  EXPECT_EQ(op_name(parse_op("quantize", "", "rows=4;cols=256")), "quantize") << "none said";
+  EXPECT_THAT(error_of("quantize", "", "rows=4;cols=256;scaling=row"), HasSubstr("one of tensor, token, block"));
+  EXPECT_THAT(error_of("quantize_dynamic", "", "rows=4;cols=256;block=1;scaling=block"), HasSubstr("says otherwise"));
+  EXPECT_THAT(error_of("quantize_dynamic", "", "rows=4;cols=256;block=5"), HasSubstr("expected 0, 1 or 128"));
+  EXPECT_THAT(error_of("quantize", "", "rows=4;cols=256;scaling=token;out=fp32"), HasSubstr("a type of 8 bits"));
+  EXPECT_THAT(error_of("silu", "", "rows=4;cols=256;scaling=token"), HasSubstr("unknown key 'scaling'"));
+  EXPECT_THAT(std::string(op_usage("quantize")), HasSubstr("scaling (tensor|token|block)"));
+}
+
 /// Operators made in code are held to what text is held to.
 TEST(OpText, ChecksOperatorsThatNoTextGave) {
   for (const Row& row : contract_rows()) EXPECT_NO_THROW(check(row.expected)) << row.op;

@@ -54,6 +54,7 @@ inline double random_value(const Key& key) {
     case KeyType::percent: return *rc::gen::inRange(0, 1001) / 10.0;
     case KeyType::dtype: return static_cast<double>(random_dtype());
     case KeyType::recurrence: return *rc::gen::inRange(0, 3);
+    case KeyType::scaling: return *rc::gen::inRange(0, 3);
     case KeyType::layout: return *rc::gen::inRange(0, 2);
     default: return static_cast<double>(random_dim(bits_of_key(key.name)));
   }

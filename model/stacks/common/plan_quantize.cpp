@@ -41,7 +41,7 @@ Demand round_tokens(const QuantizeDynamic& s, const FamilyScalars& tokens, const
   out.plan.steps = out.plan.longest = std::ceil(cols / kTurn);
   out.issue_clk = (tokens.start_clk + tokens.step_clk * cols / kTurn) / out.plan.steps;
   const Bytes row = storage(s.dtype, cols);
-  out.l2 = (2.0 * row + storage(DType::fp8, cols)) / out.plan.steps;
+  out.l2 = (2.0 * row + storage(s.output, cols)) / out.plan.steps;
   out.step_latency = 2.0 * m.l2_mean_latency() + tokens.step;
   const double at_once = std::min(rows, m.sm_count * static_cast<double>(out.plan.ctas_per_sm));
   if (at_once * row > m.l2_capacity) out.dram_read = rows * row;
@@ -73,7 +73,7 @@ void answer_quantize(const QuantizeDynamic& s, double held, const QuantizeFamili
   const double values = d(s.rows) * d(s.cols);
   Work w;
   w.read = storage(s.dtype, values);
-  w.write = storage(DType::fp8, values) + 4 * s.scales() * units::B;
+  w.write = storage(s.output, values) + 4 * s.scales() * units::B;
   const double still = w.read <= m.l2_kept ? 1 : 0;
   if (s.block == 0) {
     out.launch("clear the scale", f.rows) = Demand{};
