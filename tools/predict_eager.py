@@ -68,6 +68,9 @@ def config_of(point):
             for name, value in config.items():
                 if isinstance(value, list) and len(value) == depth:
                     config[name] = value[:layers]
+    encoder = trace_training_models.ENCODERS.get(config.get("model_type"))
+    if encoder:
+        config["architectures"] = [encoder + "ForMaskedLM"]
     if point.get("no_dropout"):
         config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout"))})
     return config, layers

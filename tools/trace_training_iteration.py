@@ -3,10 +3,7 @@ import contextlib
 
 import torch
 
-from trace_training_models import config_of
-
-# trained to find masked tokens: every seventh, with no cache to leave out
-ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert", "modernbert")
+from trace_training_models import ENCODERS, config_of
 
 
 def build(name, args):

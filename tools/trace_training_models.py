@@ -57,6 +57,10 @@ MODELS = {
     "gpt-oss-20b": ("gpt-oss-20b.json", 2),
 }
 
+# trained to find masked tokens, whatever class their config names: every seventh, with no cache to leave out
+ENCODERS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "electra": "Electra",
+            "distilbert": "DistilBert", "albert": "Albert", "modernbert": "ModernBert"}
+
 
 def add_models(path):
     """Models beside these: a JSON file of name: [config, layers kept]."""

@@ -140,6 +140,16 @@ double stored_views(const LayerSpec& l, const View& v) {
   return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0));
 }
 
+/// Attention that PyTorch takes apart in fp32 (_scaled_dot_product_attention_math) keeps probabilities, and what its two
+/// products read: scaled queries, and keys and values copied for each query head.
+double stored_scores(const LayerSpec& l, const View& v) {
+  const auto* attention = l.mixer.as<AttentionSpec>();
+  if (!v.eager() || !v.flash() || !v.source.broadcasts_keys || attention == nullptr || attention->kv_heads > 1)
+    return 0;
+  const double fp32 = 4, heads = d(attention->q_heads) / v.tp();
+  return fp32 * v.tokens * heads * (v.kv_len + 2 * d(attention->qk_dim) + d(attention->v_dim));
+}
+
 /// Of the inputs of a layer's products, how many are kept beside one of its attention and one of its feed-forward part.
 /// Autocast casts the input of each matrix by itself: queries, keys and values have three, gate and up two. Parts that stand
 /// beside each other read the same norm, or their norms the same rows.
@@ -156,7 +166,7 @@ double stored_layer(const LayerSpec& l, const View& v) {
   const int behind = v.source.norms_behind ? l.norms : std::max(0, l.norms - 2);  // of what a product made
   double bytes = (l.norms - behind) * stored_norm(l.norm, v) + behind * stored_norm(l.norm, v, true);
   if (v.eager()) bytes += v.tokens * v.element * v.hidden * further_inputs(l, v);
-  if (l.mixer) bytes += l.mixer->stored(v.load()) + stored_views(l, v);
+  if (l.mixer) bytes += l.mixer->stored(v.load()) + stored_views(l, v) + stored_scores(l, v);
   if (l.cross) bytes += l.cross->stored(v.cross_load());
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
   if (l.feed) bytes += l.feed->stored(v.load());

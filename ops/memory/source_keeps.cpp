@@ -33,6 +33,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.caps_scores = name == "gemma2";
   keeps.keeps_all_scores = name == "opt";
   keeps.keeps_embedding = one_of(name, {"opt", "phi"});
+  keeps.broadcasts_keys = name == "falcon";
   return keeps;
 }
 

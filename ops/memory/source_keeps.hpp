@@ -21,6 +21,8 @@ struct SourceKeeps {
   bool caps_scores = false;         ///< attention that is written out keeps what its tangent made (Gemma 2)
   bool keeps_all_scores = false;  ///< published configs drop nothing from the scores, though they drop elsewhere (OPT)
   bool keeps_embedding = false;   ///< drops nothing of what is looked up, though it drops elsewhere
+  /// The keys of a single head are broadcast over those of the queries, which no fused kernel takes (Falcon).
+  bool broadcasts_keys = false;
 };
 
 SourceKeeps source_keeps(const Llm& llm);
