@@ -120,9 +120,6 @@ def patch():
         return torch.empty(made.shape, dtype=made.dtype, device=where) if torch.device(where).type == "cuda" else made
     torch.tensor = tensor
 
-def cudnn_takes(q, k, v, mask, p, causal):
-    return True
-
 def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if torch.is_autocast_enabled("cuda"):
         dt = torch.get_autocast_dtype("cuda")
@@ -137,6 +134,11 @@ def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scal
             # convert_boolean_attn_mask
             bias = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype) if True else bias
         hd = query.shape[-1]
+        if attn_mask is not None and attn_mask.requires_grad and attn_mask.stride(-1) == 1:  # not cuDNN's (sdp_utils_cpp.h)
+            return attention_fp32(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        if attn_mask is not None and attn_mask.requires_grad:  # no fused kernel's
+            math = torch.ops.aten._scaled_dot_product_attention_math
+            return math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
         flash = attn_mask is None and (FLASH or hd > 256 or hd % 8)
         if bias is not None:
             b = query.shape[0]

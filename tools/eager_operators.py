@@ -68,6 +68,12 @@ class Seen(TorchDispatchMode):
     def note(self, name, read, write, shapes):
         if name == "embedding":
             read = write
+        if name == "_safe_softmax":  # softmax, which rows see nothing, and zeros in their place
+            self.rows += [(self.phase, name, write, write, shapes), (self.phase, name, write, write / 4, shapes),
+                          (self.phase, "amax", write / 4, 0, shapes)]
+            read = write
+        if name == "_softmax_backward_data":  # the product of both, then what is left of it
+            self.rows.append((self.phase, name, read, write, shapes))
         if name == "nll_loss_forward":  # one logit a row
             read = 0
         if name == "nll_loss_backward":  # zeros, and one a row
@@ -124,8 +130,20 @@ class Attention(torch.autograd.Function):
         return (*[torch.empty_like(t) for t in ctx.saved_tensors], None)
 
 
+def written_out(query, key, value, bias, share, scale):
+    """_scaled_dot_product_attention_math() of aten/src/ATen/native/transformers/attention.cpp, in fp32."""
+    kind, root = query.dtype, (query.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+    query, key, value = (t.to(torch.float32) for t in (query, key, value))
+    weights = torch.ops.aten._safe_softmax(torch.matmul(query * root, key.transpose(-2, -1) * root) + bias, -1)
+    weights = torch.nn.functional.dropout(weights, share, True)
+    weights.detach().to(kind)  # which it returns as well
+    return torch.matmul(weights, value).to(kind)
+
+
 def attention_of(seen):
     def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        if attn_mask is not None and attn_mask.requires_grad and attn_mask.stride(-1) != 1:
+            return written_out(query, key, value, attn_mask, dropout_p, scale)
         if attn_mask is not None and attn_mask.dtype == torch.bool:
             torch.where(attn_mask, query.new_zeros(()), query.new_zeros(()))
         return Attention.apply(query, key, value, seen)
@@ -137,7 +155,7 @@ def cut(config, layers):
     depth = next((config[k] for k in ("num_hidden_layers", "n_layer", "n_layers", "num_layers") if k in config), None)
     made = dict(config)
     for key, value in config.items():
-        if key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
+        if key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"):
             made[key] = layers
         if isinstance(value, list) and depth and len(value) == depth:
             made[key] = value[:layers]
@@ -190,7 +208,7 @@ def group_of_operator(name, shapes, vocabulary):
         return "attention"
     if MATRIX.match(name):
         return "matrix"
-    if re.search("log_softmax|nll_loss|cross_entropy", name):
+    if re.search("^_log_softmax|nll_loss|cross_entropy", name):
         return "loss"
     if REDUCED.match(name):
         return "reductions"
@@ -229,6 +247,10 @@ def predicted(program, config, batch, tokens):
 def group_of_launch(name, op, shape):
     if op.startswith("attention"):
         return "attention"
+    if re.search("norm.d_bias_", name):  # the gradient of a table
+        return "other"
+    if name.endswith(".all") or name.endswith(".d_sum_bias"):
+        return "reductions"
     if op in ("gemm", "grouped_gemm"):
         return "matrix"
     if name.startswith("loss_"):
@@ -257,7 +279,7 @@ def compare(path, args):
             sizes[(phase, group, round((read + write) / 1e6, 1))][0].append(f"{name}{shapes}")
     for phase, name, op, shape, read, write in ours:
         group = group_of_launch(name, op, shape)
-        if group == "other" or group == "attention" and not name.endswith("attention"):
+        if group == "other" or group == "attention" and not re.search("attention(_by_mask)?$", name):
             continue
         if read + write >= LARGE or group in ("attention", "matrix"):
             row = table[(phase, group)]

@@ -47,13 +47,14 @@ def group_of(name, op, phase):
         return "loss"
     if "lm_head" in name and re.search("_cap$|scale$", part):
         return "loss"
-    if name.startswith("attention") and not re.search("repeat|seen|sum_", part):
+    written_out = "fp32|copy|turn|scale|scores|context|softmax|drop|times_weights|d_mask|all$|zero$|choose|least|see$|behind|bias|d_d[kvqp]$"
+    if re.match("(cross_)?attention", name) and not re.search("repeat|seen|sum_|" + written_out, part):
         return "attention"
     if op in ("gemm", "grouped_gemm") or re.search("^(clear|prepare)$", part) and "proj" in name:
         return "matrix"
     if re.search("sort|topk|select", name) or name.startswith("moe_permute") and re.search("count|sum|zero$|begins", part):
         return "experts"
-    if re.search("(^|_)(mean|row_sum|weight_sum|dw|db|clear_dw|clear_db|norm_rows|norm_columns|dense_db|rows|columns|sum_keys|sum_values|places_sum)$", part) \
+    if re.search("(^|_)(mean|row_sum|weight_sum|dw|db|clear_dw|clear_db|norm_rows|norm_columns|dense_db|rows|columns|sum_keys|sum_values|places_sum|all|d_sum_bias|sum_bias)$", part) \
             and not re.search("d_mean|times_mean|embedding.*rows|_cast_", name):
         return "reductions"
     return "element_wise"
@@ -62,7 +63,7 @@ def group_of(name, op, phase):
 def config_of(point):
     config, layers = trace_training_models.config_of(point["model"], os.path.join(ROOT, "data", "models"))
     layers = point.get("layers", layers)
-    for key in ("num_hidden_layers", "n_layer"):
+    for key in ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers"):
         if key in config:
             depth, config[key] = config[key], layers
             for name, value in config.items():
@@ -72,7 +73,7 @@ def config_of(point):
     if encoder:
         config["architectures"] = [encoder + "ForMaskedLM"]
     if point.get("no_dropout"):
-        config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout"))})
+        config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout", "dropout_rate"))})
     return config, layers
 
 

@@ -5,27 +5,34 @@ import torch
 
 from trace_training_models import ENCODERS, config_of
 
+SEQUENCES = ("t5", "mt5", "umt5")  # encoder and decoder, which read as many tokens
+DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
+
 
 def build(name, args):
     """(model, config) with random weights on the device, fp32 where autocast casts them."""
     config, layers = config_of(name, args.models)
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
     kind = config.pop("model_type")
     for key in ("transformers_version", "pad_token_id", "bos_token_id", "eos_token_id", "cache_implementation"):
         config.pop(key, None)
+    if kind in SEQUENCES:  # labels are shifted behind a token of padding
+        config["pad_token_id"] = 0
     if args.no_dropout:
-        config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout"))})
+        config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout", "dropout_rate"))})
     small = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "num_attention_heads": 4, "n_head": 4,
-             "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 512, "num_local_experts": 8} if args.tiny else {}
-    for key in ("num_hidden_layers", "n_layer"):
+             "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 512, "num_local_experts": 8, "d_model": 64, "d_ff": 96,
+             "d_kv": 16, "num_heads": 4} if args.tiny else {}
+    for key in DEPTHS:
         small[key] = args.tiny or layers
-    depth = next((config[key] for key in ("num_hidden_layers", "n_layer") if key in config), None)
+    depth = next((config[key] for key in DEPTHS if key in config), None)
     for key, value in config.items():  # lists that say something of each layer
         if isinstance(value, list) and len(value) == depth:
             config[key] = value[:small["num_hidden_layers"]]
     config.update({key: value for key, value in small.items() if key in config})
     made = AutoConfig.for_model(kind, **config)
-    factory = AutoModelForMaskedLM if kind in ENCODERS else AutoModelForCausalLM
+    factory = (AutoModelForMaskedLM if kind in ENCODERS else AutoModelForSeq2SeqLM if kind in SEQUENCES
+               else AutoModelForCausalLM)
     torch.manual_seed(7)
     dtypes = {"fp16": torch.float16, "fp32": torch.float32}
     kind_of = torch.float32 if args.autocast or args.tf32 else dtypes.get(args.dtype, torch.bfloat16)
@@ -112,6 +119,9 @@ class Iteration:
     def __init__(self, model, config, point, args):
         self.plain, self.model, self.point, self.args = model, spread(model, point, args), point, args
         model.set_attn_implementation(point["attention"])
+        for part in model.modules():  # T5's two stacks have configs of their own, of the same class, which that leaves alone
+            if hasattr(part, "config"):
+                part.config._attn_implementation = point["attention"]
         if point["recompute"]:
             model.gradient_checkpointing_enable()
         else:

@@ -173,6 +173,7 @@ Vocabulary vocabulary_of(const Llm& llm, const Workload& workload) {
   v.scores_drop = layer.drops_scores;
   v.rotary = layer.rotary;
   if (const auto* attention = layer.mixer.as<AttentionSpec>()) {
+    v.heads = static_cast<double>(attention->q_heads);
     v.group = static_cast<double>(attention->q_heads) / static_cast<double>(attention->kv_heads);
   }
   return v;

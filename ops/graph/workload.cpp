@@ -48,6 +48,13 @@ void check_micro_batch(const Workload& w, std::int64_t replica) {
     throw BadInput("micro-batch " + std::to_string(micro_batch) + ": expected at most the " + std::to_string(replica) +
                    " sequences of a replica");
   }
+  if (micro_batch > 0 &&
+      replica % micro_batch != 0) {  // as Megatron-LM asserts (megatron/core/num_microbatches_calculator.py)
+    throw BadInput("micro-batch " + std::to_string(micro_batch) + ": expected a divisor of the " +
+                   std::to_string(replica) +
+                   " sequences of a replica, as all micro-batches have the same size; nearest: " +
+                   nearest_divisors(replica, micro_batch));
+  }
   if (micro_batch > 0 && w.parallel.micro_batches > 0) {
     throw BadInput("micro-batches: expected it without micro-batch, which says their number too");
   }

@@ -54,6 +54,7 @@ void build_t5(const LlmConfig& config, Llm& llm) {
     if (decoder) layer.cross = CrossAttentionSpec(plain_attention(config, heads, width, false, false));
     layer.ffn = ffn;
     layer.norms = decoder ? 3 : 2;
+    layer.drops = true;
     const std::int64_t count = decoder ? decoder_layers : layers;
     for (std::int64_t i = 0; i < count; ++i) append_layer(stack, layer);
     const double tables = config.is("umt5") ? d(count) : 1.0;

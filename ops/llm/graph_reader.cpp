@@ -220,7 +220,7 @@ class GraphReader {
       layer.mixer = library_.read(object, scope_, name);
       return layer;
     }
-    object.refuse_unknown_keys({"mixer", "cross", "ffn", "beside", "norm", "norms", "norm_vectors", "parallel",
+    object.refuse_unknown_keys({"mixer", "cross", "ffn", "beside", "norm", "norms", "norm_vectors", "parallel", "drops",
                                 "keeps_all", "drops_scores", "modulation_width", "double_stream", "second_stream_ends",
                                 "about"});
     layer.double_stream = flag(object, "double_stream", false);
@@ -240,6 +240,7 @@ class GraphReader {
     layer.norm_vectors =
         static_cast<int>(std::min<std::int64_t>(whole(object, "norm_vectors", norm == "rms" ? 1 : 2), 2));
     layer.parallel_block = flag(object, "parallel", false);
+    layer.drops = flag(object, "drops", false);
     layer.keeps_all = flag(object, "keeps_all", false);
     layer.drops_scores = flag(object, "drops_scores", false);
     if (layer.parallel_block && !layer.mixer) object.at("parallel").fail("expected a mixer beside the ffn");

@@ -256,9 +256,13 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   if (choice.family.layout != Layout::table) add_towers(root, config, llm);
   read_quantization(config, quant, llm);
   finish_totals(llm);
+  for (StackSpec& stack : llm.stacks) {
+    if (stack.role != StackSpec::Role::decoder && stack.role != StackSpec::Role::encoder) continue;
+    for (LayerSpec& kind : stack.kinds) kind.keeps_all = keeps_all(inner, choice.type);
+  }
   for (LayerSpec& kind : llm.stacks.front().kinds) {
     kind.keeps_all = keeps_all(inner, choice.type);
-    kind.drops_scores = drops_scores(inner, choice.type);
+    kind.drops_scores = kind.drops ? !kind.keeps_all : drops_scores(inner, choice.type);
     const auto* attention = kind.mixer.as<AttentionSpec>();
     kind.rotary = rotary_share(inner, choice.type, attention ? static_cast<double>(attention->qk_dim) : 0);
   }

@@ -66,6 +66,7 @@ struct LayerSpec {
   int norm_vectors = 1;               ///< parameters an element of a norm: 2 with bias, 0 without weights
   bool written_out = false;           ///< `mixer` is all of the layer: no norms, no residual adds around it
   bool parallel_block = false;        ///< attention and FFN read the same norm
+  bool drops = false;                 ///< training drops elements though the norms are RMS, inside the FFN too (T5)
   bool keeps_all = false;             ///< its config switches off what training of such layers drops
   bool drops_scores = false;          ///< training of such layers drops some of attention's scores
   double rotary = 1;                  ///< share of a head's columns that rotary positions turn

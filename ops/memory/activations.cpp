@@ -71,6 +71,18 @@ struct View {
             normalized(),
             score_bytes()};
   }
+  /// Positions that are added to the scores (T5) lie head behind head and have a gradient: cuDNN's attention takes no mask
+  /// with a gradient, no fused kernel one whose last dimension is strided (check_attn_mask_shape() and
+  /// check_last_dim_stride_equals_1_dense() of sdp_utils_cpp.h), so that scaled_dot_product_attention writes the scores out,
+  /// in fp32 (_scaled_dot_product_attention_math()).
+  bool writes_scores_in_fp32() const { return eager() && source.biases_scores && flash(); }
+  MixerLoad self_load() const {
+    MixerLoad made = load();
+    if (!writes_scores_in_fp32()) return made;
+    made.flash = false;
+    made.score_bytes = dropout ? 4 + 1 + 4 : 4;  // softmax, and what dropout makes of it
+    return made;
+  }
   MixerLoad cross_load() const {
     MixerLoad over_encoder = load();
     over_encoder.kv_tokens = cross_tokens;
@@ -89,11 +101,15 @@ double stored_dense(const FfnSpec& f, const View& v, double rows, double in, dou
   double wide = 0;                                                               // in fp32
   if (v.autocast() && f.activation == Activation::relu2)
     wide = width;  // the square is a power, which autocast takes in fp32
-  if (!f.gated && v.eager() && v.source.gelu_written_out) {
+  if (v.eager() && v.source.gelu_written_out && f.activation == Activation::gelu) {
     // the tangent form op by op: half of the input, and what its power, its tangent and its last product read; autocast
     // takes powers in fp32, and with it all that comes behind
     kept += v.autocast() ? 0 : 3 * width;
     if (v.autocast()) wide = 3 * width;
+    if (v.autocast() && f.gated) {  // and so is what the gate multiplies
+      kept -= width;
+      wide += width;
+    }
   }
   return rows * (input_bytes * (in + read) + v.element * kept + 4 * wide);
 }
@@ -125,8 +141,9 @@ double stored_norm(NormKind norm, const View& v, bool behind_product = false) {
   const double fp32 = 4;
   if (v.source.wide_centred_norms) return v.tokens * (3 * fp32 * v.hidden + fp32);
   const bool wide = (v.autocast() && !v.source.casts_layernorm) || v.source.wide_layernorm;
+  const double stream = v.source.norms_stream && !v.autocast() ? v.element : 0;
   if (norm == NormKind::layer) return v.tokens * ((wide ? fp32 : v.element) * v.hidden + 2 * fp32);
-  return v.tokens * ((fp32 + (behind_product ? v.normalized() : v.normalized_stream())) * v.hidden + fp32);
+  return v.tokens * ((stream + fp32 + (behind_product ? v.normalized() : v.normalized_stream())) * v.hidden + fp32);
 }
 
 /// The values that attention keeps hold the joined result of queries, keys and values alive; queries that were joined lie head by
@@ -150,6 +167,24 @@ double stored_scores(const LayerSpec& l, const View& v) {
   return fp32 * v.tokens * heads * (v.kv_len + 2 * d(attention->qk_dim) + d(attention->v_dim));
 }
 
+/// Beside what attention keeps by itself where positions are added to its scores: queries, keys and values are in fp32, and a
+/// decoder's layers keep who sees whom.
+double stored_biased(const LayerSpec& l, const View& v) {
+  const auto* attention = l.mixer.as<AttentionSpec>();
+  if (!v.writes_scores_in_fp32() || attention == nullptr) return 0;
+  const double fp32 = 4, columns = d(attention->q_heads * (2 * attention->qk_dim + attention->v_dim)) / v.tp();
+  const double seen = attention->causal ? v.q_len * v.kv_len : 0;
+  return v.tokens * columns * (fp32 - v.element) + seen;
+}
+
+/// Inside a feed-forward part that drops what its down projection reads: the mask, and of a part without gate, whose
+/// activation keeps its result, what is left of it.
+double stored_inner_dropout(const LayerSpec& l, const View& v) {
+  if (!l.drops || !v.dropout || !l.ffn || l.ffn->is_moe()) return 0;
+  const double left = v.eager() && !l.ffn->gated && l.ffn->activation == Activation::relu ? v.element : 0;
+  return v.tokens * d(l.ffn->width) / v.tp() * (1 + left);
+}
+
 /// Of the inputs of a layer's products, how many are kept beside one of its attention and one of its feed-forward part.
 /// Autocast casts the input of each matrix by itself: queries, keys and values have three, gate and up two. Parts that stand
 /// beside each other read the same norm, or their norms the same rows.
@@ -166,8 +201,10 @@ double stored_layer(const LayerSpec& l, const View& v) {
   const int behind = v.source.norms_behind ? l.norms : std::max(0, l.norms - 2);  // of what a product made
   double bytes = (l.norms - behind) * stored_norm(l.norm, v) + behind * stored_norm(l.norm, v, true);
   if (v.eager()) bytes += v.tokens * v.element * v.hidden * further_inputs(l, v);
-  if (l.mixer) bytes += l.mixer->stored(v.load()) + stored_views(l, v) + stored_scores(l, v);
+  if (l.mixer) bytes += l.mixer->stored(v.self_load()) + stored_views(l, v) + stored_biased(l, v) + stored_scores(l, v);
+  bytes += stored_inner_dropout(l, v);
   if (l.cross) bytes += l.cross->stored(v.cross_load());
+  if (l.cross && v.autocast()) bytes += 2 * v.cross_tokens * v.element * v.hidden;  // casts of the encoder's output
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
   if (l.feed) bytes += l.feed->stored(v.load());
   return bytes;
@@ -272,9 +309,30 @@ double stored_ends(const Llm& llm, const StackSpec& stack, View v) {
   const LayerSpec& layer = stack.kinds.front();
   if (llm.vocab > 0 && llm.embedding_params > 0) v.hidden = std::min(v.hidden, llm.embedding_params / d(llm.vocab));
   const double elements = v.tokens * v.hidden;
-  const double mask = trains_with_dropout(layer, stack.role) && !v.source.keeps_embedding ? elements : 0;
+  double mask = trains_with_dropout(layer, stack.role) && !v.source.keeps_embedding ? elements : 0;
+  if (layer.drops) mask *= 2;  // and behind the last norm
   if (stack.role != StackSpec::Role::encoder || layer.norm != NormKind::layer) return mask;
   return mask + stored_norm(NormKind::layer, v) + 2 * v.element * elements;
+}
+
+/// In eager code, beside its layers: the encoder's output, which all layers of the decoder read; where positions are added
+/// to the scores, masks of what is looked up and put out, the last norm, the numbers of the places' buckets of either stack,
+/// and zeros that stand for a bias of attention over the encoder.
+double stored_between(const Llm& llm, const StackSpec& stack, const View& v) {
+  if (!v.eager()) return 0;
+  const LayerSpec& layer = stack.kinds.front();
+  double bytes = 0;
+  if (&stack != &llm.main() && !v.autocast()) bytes += v.tokens * v.hidden * v.element;
+  if (!v.source.biases_scores) return bytes;
+  const double biases = v.source.biases_each_layer ? static_cast<double>(stack.order.size()) : 1;
+  const auto* attention = layer.mixer.as<AttentionSpec>();
+  bytes += biases * 8 * v.q_len * v.kv_len;
+  if (layer.cross && v.flash() && attention != nullptr) {
+    bytes += biases * d(attention->q_heads) / v.tp() * v.q_len * v.cross_len * v.element;
+  }
+  if (&stack == &llm.main()) return bytes;
+  const double masks = trains_with_dropout(layer, stack.role) ? 2 * v.tokens * v.hidden : 0;
+  return bytes + stored_norm(layer.norm, v) + masks;
 }
 
 /// Recomputed whole, a layer keeps its input alone; one layer at a time has all of it, the first ones when those behind them
@@ -314,7 +372,7 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
     View v = view_of(llm, w, types, stack);
     if (scattered(llm, w)) v.shards = v.tp();
     v.hidden /= v.shards;  // what is kept of the residual stream, norms and gathered inputs
-    bytes += stored_layers(llm, stack, v, stage, parts);
+    bytes += stored_layers(llm, stack, v, stage, parts) + stored_between(llm, stack, v);
     if (&stack != &llm.main() || !last) continue;
     // Final norm and head inputs; logits, and in eager code their fp32 softmax.
     bytes += stored_norm(stack.kinds.front().norm, v) + v.tokens * v.hidden * v.element;

@@ -28,8 +28,11 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.wide_layernorm = name == "olmo";
   keeps.casts_layernorm = name == "nemotron";
   keeps.norms_behind = name == "exaone4";
-  keeps.narrow_softmax = one_of(name, {"gpt2", "bert"});
-  keeps.gelu_written_out = one_of(name, {"gpt2", "gpt_neo", "gptj", "phi", "codegen", "albert"});
+  keeps.biases_scores = one_of(name, {"t5", "mt5", "umt5"});
+  keeps.biases_each_layer = name == "umt5";
+  keeps.norms_stream = keeps.biases_scores;
+  keeps.narrow_softmax = keeps.biases_scores || one_of(name, {"gpt2", "bert"});
+  keeps.gelu_written_out = keeps.biases_scores || one_of(name, {"gpt2", "gpt_neo", "gptj", "phi", "codegen", "albert"});
   keeps.caps_scores = name == "gemma2";
   keeps.keeps_all_scores = name == "opt";
   keeps.keeps_embedding = one_of(name, {"opt", "phi"});

@@ -299,9 +299,9 @@ Bytes AttentionSpec::partials(double sequences, std::int64_t tensor) const {
   return split_partials(sequences, d(lowering::ceil_div(q_heads, tensor)), v_dim);
 }
 
-/// Beside its own part, the encoder's output that keys and values are made from.
+/// Beside its own part, the encoder's output that keys and values are made from; autograd keeps it once for all layers.
 double CrossAttentionSpec::stored(const MixerLoad& load) const {
-  return attention.stored(load) + load.kv_tokens * load.element * load.hidden;
+  return attention.stored(load) + (load.eager ? 0 : load.kv_tokens * load.element * load.hidden);
 }
 
 SegmentNames AttentionSpec::segment() const {

@@ -19,8 +19,8 @@ const StackSpec* encoder_of(const Llm& llm) {
 
 bool trains_with_dropout(const LayerSpec& l, StackSpec::Role role) {
   const bool text = role == Role::decoder || role == Role::encoder;
-  if (!text || l.norm != NormKind::layer || l.keeps_all) return false;
-  if (l.ffn) return !l.ffn->gated && !l.ffn->is_moe();
+  if (!text || (l.norm != NormKind::layer && !l.drops) || l.keeps_all) return false;
+  if (l.ffn) return (!l.ffn->gated || l.drops) && !l.ffn->is_moe();
   return l.mixer && !l.feed && !l.written_out;  // an attention by itself, as a graph file can have it
 }
 

@@ -240,8 +240,10 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
   if (w.training.eager && p.zero == 1) {
     throw NotModelled(place + ": zero 1: of an eager framework expected 0 (DistributedDataParallel), 2 or 3 (FSDP)");
   }
-  if (w.training.eager && w.training.recompute == Recompute::products) {
-    throw NotModelled(place + ": recompute products: modelled of stacks that fuse; expected none or full");
+  const Recompute again = w.training.recompute;  // gradient checkpointing of an eager framework takes whole layers
+  if (w.training.eager && (again == Recompute::products || again == Recompute::selective)) {
+    throw NotModelled(place + ": recompute " + (again == Recompute::products ? "products" : "selective") +
+                      ": modelled of stacks that fuse; expected none or full");
   }
   if (!w.training.eager && p.zero > 1 && p.pipeline > 1) {
     throw NotModelled(place + ": zero " + std::to_string(p.zero) +

@@ -14,14 +14,15 @@ namespace plumbline {
 namespace {
 
 constexpr std::array<std::string_view, kStepNames> kStep{
-    "w",     "batch", "seqs",  "fresh", "cached",      "p",      "tied",  "adds",    "vocab",
-    "width", "block", "group", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked"};
+    "w",     "batch", "seqs",  "fresh", "cached",      "p",      "tied",  "adds",    "vocab",  "width",
+    "block", "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked"};
 
 /// What the rules ask of the step.
 struct Asked {
   const Workload& workload;
   std::string_view model_type;
-  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, drops = 0;
+  double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, heads = 0;
+  double drops = 0;
   double scores_drop = 0, rotary = 1;
   double table = 0, undrawn = 0, stacked = 0;
   bool autocast = false;
@@ -32,6 +33,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
   if (w.phase != Phase::train) {
     Asked asked{w, model_type};
     asked.group = v.group;
+    asked.heads = v.heads;
     asked.rotary = v.rotary;
     return asked;
   }
@@ -45,6 +47,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           static_cast<double>(v.width),
           static_cast<double>(w.training.fp8_block()),
           v.group,
+          v.heads,
           v.drops ? 1.0 : 0.0,
           v.scores_drop ? 1.0 : 0.0,
           v.rotary,
@@ -68,10 +71,11 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
   const bool decode = w.phase == Phase::decode;
   const double cached = static_cast<double>(decode ? w.context : w.cached);
   const double sequences = static_cast<double>(w.batch);
-  values.insert(values.end(),
-                {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt),
-                 cached, asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block,
-                 asked.group, asked.drops, asked.scores_drop, asked.rotary, asked.table, asked.undrawn, asked.stacked});
+  values.insert(
+      values.end(),
+      {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt), cached,
+       asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block, asked.group, asked.heads,
+       asked.drops, asked.scores_drop, asked.rotary, asked.table, asked.undrawn, asked.stacked});
 }
 
 /// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands

@@ -22,6 +22,7 @@ namespace plumbline {
 ///   fresh    tokens a sequence that are new
 ///   cached   tokens a sequence that are in the cache before
 ///   group    query heads that share a key and value head; 0: no such attention
+///   heads    query heads of an attention layer; 0: no such attention
 ///   rotary   share of a head's columns that rotary positions turn
 /// and in training, else 0:
 ///   p        bytes of a parameter
@@ -35,7 +36,7 @@ namespace plumbline {
 ///   table    elements that the rank updates of an input embedding whose weights are not the head's too; else 0
 ///   undrawn  share of its rows that no token of the step is
 ///   stacked  experts of a layer, whose matrices lie in one tensor
-inline constexpr std::size_t kStepNames = 18;
+inline constexpr std::size_t kStepNames = 19;
 
 /// What rules ask of the model.
 struct Vocabulary {
@@ -43,6 +44,7 @@ struct Vocabulary {
   bool tied = false;
   std::int64_t width = 0;  ///< of its vectors
   double group = 0;        ///< of query heads
+  double heads = 0;        ///< query heads
   bool drops = true;
   bool scores_drop = false;
   double rotary = 1;  ///< share of a head's columns that is rotated

@@ -36,6 +36,7 @@ std::string group_of(std::string_view name, const Node& node) {
   if (op.starts_with("attention")) return "attention";
   if (op == "gemm" || op == "grouped_gemm") return "matrix";
   if (name.starts_with("loss_")) return "loss";
+  if (contains(name, "norm.d_bias_")) return "other";  // the gradient of a table
   if (name.starts_with("embedding.") && !contains(name, "drop") && !contains(name, "mask") &&
       !contains(name, "scale")) {
     const bool added = name == "embedding.add" || name == "embedding.add_types" || name == "embedding.add_places";
@@ -46,7 +47,8 @@ std::string group_of(std::string_view name, const Node& node) {
   }
   for (const std::string_view sum :
        {".mean", ".d_row_sum", ".d_dw", ".d_db", ".d_dense_db", "norm.d_rows", "norm.d_columns", ".d_norm_rows",
-        ".d_norm_columns", ".d_sum_keys", ".d_sum_values", ".d_sum_alpha", ".d_sum_alpha_n", "places_sum"}) {
+        ".d_norm_columns", ".d_sum_keys", ".d_sum_values", ".d_sum_alpha", ".d_sum_alpha_n", "places_sum", ".all",
+        ".d_sum_bias"}) {
     if (name.ends_with(sum)) return "reductions";
   }
   return "element_wise";
@@ -71,8 +73,7 @@ double bytes_of(std::string_view name, const Node& node) {
 Llm cut(const std::string& model, std::size_t layers) {
   const std::string own = testing_support::tests_folder() + "/model/eager_models/" + model + ".json";
   Llm llm = load_llm(std::filesystem::exists(own) ? own : model);
-  StackSpec& stack = llm.stacks.front();
-  stack.order.resize(layers);
+  for (StackSpec& stack : llm.stacks) stack.order.resize(layers);
   return llm;
 }
 
@@ -101,6 +102,12 @@ std::map<Group, Sum> launches_of(const std::string& model, std::int64_t batch, s
   return found;
 }
 
+/// Of T5 gradients of the two stacks' biases and of the encoder's output are added up over layers, the first one to nothing; ours
+/// are launches of every layer.
+double first_of_sums(std::string_view model, std::string_view pass, std::string_view group) {
+  return model.starts_with("t5") && pass == "backward" && group == "element_wise" ? 3 : 0;
+}
+
 TEST(EagerOperators, LaunchesAreWhatTheDispatcherRan) {
   const std::string path = testing_support::tests_folder() + "/model/eager_operators.csv";
   const std::string text = read_text_file(path);
@@ -116,7 +123,7 @@ TEST(EagerOperators, LaunchesAreWhatTheDispatcherRan) {
     const Sum ours = launches[{std::string(f[4]), std::string(f[5])}];
     const double count = std::stod(std::string(f[6])), gigabytes = std::stod(std::string(f[7]));
     const std::string place = model + " " + std::string(f[4]) + " " + std::string(f[5]);
-    EXPECT_NEAR(ours.count, count, 2) << place;
+    EXPECT_NEAR(ours.count - first_of_sums(model, f[4], f[5]), count, 2) << place;
     if (f[5] != "matrix" && f[5] != "attention") {
       EXPECT_NEAR(ours.bytes / 1e9, gigabytes, 0.03 * gigabytes + 0.01) << place;
     }

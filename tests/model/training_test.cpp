@@ -157,8 +157,10 @@ TEST(Training, WhatIsNotReachedIsNamed) {
   w.training.chunks = 3;
   EXPECT_THAT(refusal(w), HasSubstr("16 layers to divide by pp x vp"));
   w.training.chunks = 2;
-  w.training.micro_batch = 3;
+  w.training.micro_batch = 4;
   EXPECT_THAT(refusal(w), HasSubstr("to divide by pp 4"));
+  w.training.micro_batch = 3;
+  EXPECT_THAT(refusal(w), HasSubstr("expected a divisor of the 8 sequences of a replica"));
 }
 
 const Llm& of_experts() {

@@ -114,6 +114,7 @@ GraphJson layer_json(const LayerSpec& l) {
   put("norms", l.norms, parts);
   put("norm_vectors", l.norm_vectors, l.norm == NormKind::rms ? 1 : 2);
   put("parallel", l.parallel_block, false);
+  put("drops", l.drops, false);
   put("keeps_all", l.keeps_all, false);
   put("drops_scores", l.drops_scores, false);
   put("modulation_width", l.modulation_width, std::int64_t{0});

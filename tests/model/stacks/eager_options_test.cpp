@@ -151,6 +151,21 @@ TEST(EagerOptions, KeptOfModernBertAndAlbert) {
   EXPECT_NEAR(kept("albert-base-v2", 32) / albert, 1, 0.005) << "its embedding is narrower than what is counted";
 }
 
+/// Peaks of whole models as tools/count_kept.py counts them, with cuBLAS's two workspaces: T5's self-attention writes its scores out
+/// in fp32 under scaled_dot_product_attention, since no fused kernel takes a bias that has a gradient and lies head behind head.
+TEST(EagerOptions, KeptOfT5) {
+  const auto peak = [](const std::string& model, std::int64_t batch, std::int64_t prompt, bool fused) {
+    Workload w = training(batch, prompt, "bf16");
+    w.fused_attention = fused;
+    train_eagerly(w);
+    const std::string folder = testing_support::tests_folder() + "/model/eager_models/";
+    return memory_need(load_llm(folder + model + ".json"), w).total().in(units::B)-2.0 * (32 << 20);
+  };
+  EXPECT_NEAR(peak("t5-base", 8, 512, true) / 12600485888.0, 1, 1e-4);
+  EXPECT_NEAR(peak("t5-v1.1-base", 4, 1024, true) / 19587147776.0, 1, 1e-4);
+  EXPECT_NEAR(peak("t5-base", 8, 512, false) / 11229722624.0, 1, 1e-4);
+}
+
 /// Of fp16 under autocast the loss is scaled; the host reads whether a gradient is infinite.
 TEST(EagerOptions, Fp16UnderAutocastIsScaled) {
   Workload w = training(4, 1024, "fp16");
@@ -208,6 +223,32 @@ TEST(EagerOptions, AutocastKeepsWhatItsOperatorsReadInFp32) {
   train_eagerly(w);
   const double workspaces = 2.0 * (32 << 20);
   EXPECT_NEAR(memory_need(load_llm("gpt2"), w).total().in(units::B) / (13224072704 + workspaces), 1, 2e-3);
+}
+
+/// As PyTorch's dispatcher runs them on fake CUDA tensors: a cast of each matrix, and of ALBERT's shared ones a single one; of what a
+/// product reads one of each matrix, but for what stands in the narrow type. Peaks as tools/count_kept.py counts them.
+TEST(EagerOptions, AutocastOfEncodersWithListsOfTheirOwn) {
+  struct Counted {
+    const char* model;
+    std::int64_t batch;
+    double weights, inputs, gradients, peak, within;
+  };
+  for (const Counted& c :
+       {Counted{"albert-base-v2", 16, 3, 12 * 5 + 3, 12 * 2, 9279527424, 5e-3},
+        Counted{"modernbert-base", 8, 22 * 4 + 1, 22 * 2 + 1, 22 * 2, 7171315712, 1e-3},
+        Counted{"t5-base", 8, 12 * 6 + 12 * 10 + 1, 12 * 5 + 12 * 8 + 1, 12 * 2 + 12 * 3, 15356695040, 6e-3}}) {
+    Workload w = training(c.batch, 512, "bf16");
+    w.training.gradient_given = true;
+    w.training.gradient = DType::fp32;
+    const std::string path = testing_support::tests_folder() + "/model/eager_models/" + c.model + ".json";
+    const auto cast = executions(path, w);
+    EXPECT_EQ(ending(cast, ".cast_weight"), c.weights) << c.model;
+    EXPECT_EQ(ending(cast, ".cast_input"), c.inputs) << c.model;
+    EXPECT_EQ(ending(cast, ".d_cast_gradient"), c.gradients) << c.model;
+    train_eagerly(w);
+    const double workspaces = 2.0 * (32 << 20);
+    EXPECT_NEAR(memory_need(load_llm(path), w).total().in(units::B) / (c.peak + workspaces), 1, c.within) << c.model;
+  }
 }
 
 /// modeling_mixtral.py leaves the weights of experts in fp32, modeling_qwen3_moe.py casts them.
