@@ -58,11 +58,25 @@ fit_few_tiles() {
   python3 tools/take_over_family.py h100_sxm h200_sxm library.gemm_few_tiles "the same kernels on the same chip (GH100)"
 }
 
+# vLLM's products of 8-bit floats and the launch that rounds their rows before: only the H100's rows hold them.
+fit_scaled() {
+  "$validate" fit data/measurements/aiconfigurator/h100_sxm/gemm.train.csv --gpu h100_sxm --kernels library \
+    --family gemm_cutlass --free "fixed_s=6e-7:1e-8:4e-6,exposed=2.4:.3:8,step_s=8e-8:1e-8:3e-7,\
+efficiency_fraction=.95:.7:1,dram_share_fraction=.9:.7:1,sm_in_flight_B=26000:8000:200000,start_clk=1000:10:6000,\
+quantize_given.start_clk=600:10:4000,quantize_given.step_clk=900:100:3000,quantize_given.step_s=2e-7:1e-9:1e-6,\
+quantize_given.fixed_s=6e-7:1e-8:3e-6" --where stack~vllm --where dtype=fp8 \
+    --source "aiconfigurator h100_sxm gemm" --out data/calibration/h100_sxm.json
+  for family in gemm_cutlass quantize_given; do
+    python3 tools/take_over_family.py h100_sxm h200_sxm "library.$family" "the same kernels on the same chip (GH100)"
+  done
+}
+
 [ $# -gt 0 ] || set -- h200_sxm h100_sxm a100_sxm
 for gpu; do
   stacks=trtllm
   fit_gemm "$gpu"
   [ "$gpu" != h100_sxm ] || fit_few_tiles
+  [ "$gpu" != h100_sxm ] || fit_scaled
   # mma.sync's kernels are another family: what of the softmax is not hidden, and a CTA's start
   prefill=attention_prefill chain=step_clk=700:10:4000
   [ "$gpu" != a100_sxm ] || prefill=attention_prefill_mma chain=exposed=.8:.05:3,start_clk=2000:100:20000
@@ -261,7 +275,7 @@ for gpu; do
   esac
 done
 
-# A scale for each token, by vLLM's rows of the H200; the H100 takes it over.
+# A scale for each token, by vLLM's rows of the H200; the H100 takes it over, and has a number of its own: what a launch takes.
 for gpu; do
   case $gpu in
     h200_sxm)
@@ -269,7 +283,11 @@ for gpu; do
         --family quantize_token --free "fixed_s=1.1e-6:3e-7:6e-6,start_clk=300:20:4000,step_clk=1000:100:5000,overlap=3:1:16,\
 step_s=3e-7:1e-8:3e-6" --where stack~vllm --unbalanced --source "aiconfigurator h200_sxm quantize_dynamic" \
         --out data/calibration/h200_sxm.json ;;
-    h100_sxm) python3 tools/take_over_family.py h200_sxm h100_sxm library.quantize_token "the same kernel on the same chip (GH100)" ;;
+    h100_sxm)
+      python3 tools/take_over_family.py h200_sxm h100_sxm library.quantize_token "the same kernel on the same chip (GH100)"
+      "$validate" fit data/measurements/aiconfigurator/h100_sxm/quantize_dynamic.train.csv --gpu h100_sxm --kernels library \
+        --family quantize_token --free "fixed_s=5e-7:1e-8:3e-6" --where stack~vllm --unbalanced \
+        --source "aiconfigurator h100_sxm quantize_dynamic" --out data/calibration/h100_sxm.json ;;
   esac
 done
 

@@ -35,6 +35,8 @@ const Provider& vllm_triton_experts_provider();  // generic
 const Provider& untuned_experts_provider();      // generic
 const Provider& trtllm_blocks_provider();        // generic
 const Provider& vllm_blocks_provider();          // generic
+const Provider& vllm_scaled_provider();          // cutlass
+const Provider& trtllm_products_provider();
 const Provider& generic_provider();
 const Provider& ideal_provider();
 
@@ -70,6 +72,8 @@ std::span<const Provider* const> providers() {
       &untuned_experts_provider(),
       &trtllm_blocks_provider(),
       &vllm_blocks_provider(),
+      &vllm_scaled_provider(),
+      &trtllm_products_provider(),
       &generic_provider(),  //
       &ideal_provider(),
   };

@@ -40,6 +40,24 @@ TEST(Protocol, ABatchMayHaveARuleOfItsOwn) {
   EXPECT_DOUBLE_EQ(rules.of(Gemm{16, 128, 128, 8, {}, false}, "b").most_copies, 24);
 }
 
+/// A layer between a profiler's events takes so much more than its kernel; narrow weights have a rule of their own.
+TEST(Protocol, ALayerIsSeenWithWhatLiesAroundIt) {
+  std::string text = kRules;
+  const std::string list = "\"rules\": [";
+  text.insert(text.find(list) + list.size(),
+              R"({"op": "gemm", "stack": "a-1", "narrow": true, "around_layer_s": 7e-6},)");
+  const Protocols rules = Protocols::parse(text, "text");
+  const Gemm wide{16, 4096, 4096, 1, {}, false}, narrow{16, 4096, 4096, 1, *parse_precision("w4a16"), false};
+  EXPECT_EQ(rules.of(wide, "a-1").around_layer, Seconds{});
+  const Machine m = make_machine(load_gpu("a100_sxm"), MachineOptions{"trt-llm"});
+  OpPrediction out;
+  Predictor predictor;
+  const Seconds seen = predict_as_timed(narrow, rules.of(narrow, "a-1"), m, predictor, out);
+  EXPECT_DOUBLE_EQ((seen - out.time).in(units::us), 7);
+  EXPECT_GT(out.low.in(units::us), 7);
+  EXPECT_GT(out.high, seen);
+}
+
 TEST(Protocol, RefusesWhatIsNoRule) {
   EXPECT_THROW(Protocols::parse(R"({"rules": [{"op": "gemm"}]})", "text"), BadInput);
   EXPECT_THROW(Protocols::parse(R"({"rules": [], "surprise": 1})", "text"), BadInput);

@@ -167,6 +167,10 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
     if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = "vllm";
     return choice;
   }
+  if (std::holds_alternative<GemmDynamic>(row.what.op) && choice.name == "trt-llm") {
+    if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = "vllm";
+    return choice;
+  }
   if (std::holds_alternative<Moe>(row.what.op) && choice.name == "trt-llm") {
     if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = vllm_of(row);
     return choice;

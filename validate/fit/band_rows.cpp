@@ -58,7 +58,8 @@ std::vector<Measurement> published_rows(const BandSource& source, Half half, std
   const Protocols protocols = Protocols::beside(file);
   for (Measurement& row : read.rows) {
     const Protocol protocol = protocols.of(row.what.op, row.origin.stack);
-    if (protocol.alone || protocol.rotates_all || protocol.own_times_of_bits > 0) row.origin.protocol = protocol;
+    if (protocol.alone || protocol.rotates_all || protocol.own_times_of_bits > 0 || protocol.around_layer > Seconds{})
+      row.origin.protocol = protocol;
   }
   if (half == Half::train) {
     for (std::string& row : refuse_held_out(read.rows, "validate fit-bands")) refused.push_back(std::move(row));

@@ -122,6 +122,19 @@ Seconds issued_by_host(const Op& op, const Protocol& p, const Machine& machine, 
   return std::max(scratch.time, p.host_call);
 }
 
+/// A layer of an engine, between two events.
+Seconds timed_as_layer(const Op& op, const Protocol& p, const Machine& machine, Predictor& predictor,
+                       OpPrediction& scratch) {
+  PredictOptions options;
+  if (const auto* gemm = std::get_if<Gemm>(&op))
+    options.resident.inputs = machine.rates().still_held(operands_of(*gemm).inputs);
+  predictor.predict(op, machine, scratch, options);
+  const Seconds time = scratch.time + p.around_layer;
+  scratch.low += p.around_layer;
+  scratch.high += p.around_layer;
+  return time;
+}
+
 }  // namespace
 
 Resident resident_of(const Gemm& s, const Protocol& p, const Machine& machine) { return resident(s, p, machine); }
@@ -141,6 +154,7 @@ Seconds predict_as_timed(const Op& op, const Protocol& p, const Machine& machine
     }
     return scratch.time;
   }
+  if (p.around_layer > Seconds{}) return timed_as_layer(op, p, machine, predictor, scratch);
   if (p.host_call > Seconds{}) return issued_by_host(op, p, machine, predictor, scratch);
   if (p.known && machine.kernels() == KernelSet::library) {
     if (const auto* gemm = std::get_if<Gemm>(&op)) return timed_by_turns(*gemm, op, p, machine, predictor, scratch);
@@ -228,6 +242,15 @@ Protocols::Protocols(const JsonValue& root) {
       rules_.push_back(std::move(read));
       continue;
     }
+    if (rule.has("around_layer_s")) {
+      rule.refuse_unknown_keys({"op", "stack", "narrow", "around_layer_s", "why"});
+      Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
+      read.narrow = rule.has("narrow") && rule.at("narrow").as_bool();
+      read.protocol.known = true;
+      read.protocol.around_layer = rule.at("around_layer_s").as_number() * units::s;
+      rules_.push_back(std::move(read));
+      continue;
+    }
     rule.refuse_unknown_keys({"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs",
                               "between_graphs_s", "scalars_know", "batched", "why"});
     Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
@@ -251,9 +274,9 @@ Protocols::Protocols(const JsonValue& root) {
   }
 }
 
-Protocol Protocols::of(const std::string& op, const std::string& stack, bool batched) const {
+Protocol Protocols::of(const std::string& op, const std::string& stack, bool batched, bool narrow) const {
   for (const Rule& rule : rules_) {
-    if (rule.batched && !batched) continue;
+    if ((rule.batched && !batched) || (rule.narrow && !narrow)) continue;
     if (rule.op == op && stack.rfind(rule.stack, 0) == 0) return rule.protocol;
   }
   return {};
@@ -261,7 +284,8 @@ Protocol Protocols::of(const std::string& op, const std::string& stack, bool bat
 
 Protocol Protocols::of(const Op& op, const std::string& stack) const {
   const auto* const product = std::get_if<Gemm>(&op);
-  return of(std::string(op_name(op)), stack, product != nullptr && product->batch > 1);
+  const bool narrow = product != nullptr && bits(product->precision.weight) <= 8;
+  return of(std::string(op_name(op)), stack, product != nullptr && product->batch > 1, narrow);
 }
 
 }  // namespace plumbline

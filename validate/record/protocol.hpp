@@ -34,6 +34,9 @@ struct Protocol {
   /// What a program takes to issue a call where no graph holds it: the card waits for it, and a row says no less. Usually,
   /// and what one row in twenty stays below and beyond.
   Seconds host_call, host_call_low, host_call_high;
+  /// What a profiler of layers sees beside the kernel, of one call behind other layers: those have filled L2 with their weights,
+  /// and left this one's input there.
+  Seconds around_layer;
 };
 
 /// The rules of the folder that a measurement file lies in, or of the one above: `protocol.json`; where there is no such
@@ -44,8 +47,8 @@ class Protocols {
   Protocols() = default;
   static Protocols beside(const std::string& measurement_file);
   static Protocols parse(const std::string& json, const std::string& place);
-  /// `batched`: of several products at once, which a rule of their own may be for.
-  Protocol of(const std::string& op, const std::string& stack, bool batched = false) const;
+  /// `batched`: of several products at once, which a rule of their own may be for; `narrow`: of narrow weights.
+  Protocol of(const std::string& op, const std::string& stack, bool batched = false, bool narrow = false) const;
   Protocol of(const Op& op, const std::string& stack) const;
 
  private:
@@ -54,6 +57,7 @@ class Protocols {
     std::string op, stack;
     Protocol protocol;
     bool batched = false;  ///< of products with a batch alone
+    bool narrow = false;   ///< of products whose weights have 8 bits and less alone
   };
   std::vector<Rule> rules_;
 };

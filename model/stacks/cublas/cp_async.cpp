@@ -116,7 +116,8 @@ bool cublas::has_small_sms(const Rates& m) {
   return m.path.kind == TensorPath::Kind::mma_sync && m.path.async_copy && m.gpu.sm.smem < kRoomForFourStages;
 }
 
-GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache) {
+GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache, bool whole_k) {
+  const std::span<const double> splits = whole_k ? std::span(kSplits).first(1) : kSplits;
   const CpAsyncPlanner planner(c);
   const auto fill_from = [&](std::span<const Tile> list, std::vector<TileCosts>& tiles, int most) {
     for (const Tile tile : list) {
@@ -140,7 +141,7 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache) {
       !in_pairs(c.task)) {
     std::vector<TileCosts> few;
     fill(few, kSingles);
-    search.add_menu(few, kSplits);
+    search.add_menu(few, splits);
     return search.run();
   }
   // kernels that unpack weights in registers have none left for more: 128 x 128 at most (TensorRT-LLM, cutlass_heuristic.cpp:
@@ -151,7 +152,7 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache) {
     if (cublas::has_small_sms(c.rates)) fill_from(kTilesOfSmallSms, tiles, most);
     if (feeds_by_maps(c)) fill_by_maps(tiles);
   });
-  search.add_menu(menu, kSplits);
+  search.add_menu(menu, splits);
   return search.run();
 }
 

@@ -10,6 +10,7 @@ namespace plumbline::cublas {
 /// reach of GDDR, and of the tensor rate, are two scalars of their own: rows of an RTX A6000 tell them from an A100's.
 bool has_small_sms(const Rates& rates);
 
-GemmChoice plan_cp_async(const gemm::Context& context, GemmCache& cache);
+/// `whole_k`: of kernels that do not cut K.
+GemmChoice plan_cp_async(const gemm::Context& context, GemmCache& cache, bool whole_k = false);
 
 }  // namespace plumbline::cublas

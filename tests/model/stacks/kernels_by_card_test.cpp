@@ -174,5 +174,65 @@ TEST(KernelsByCard, RowsOfFourBitsAreRoundedAtOnce) {
   }
 }
 
+GemmDynamic rounded_product(std::int64_t m, std::int64_t n = 4096, std::int64_t k = 4096) {
+  GemmDynamic s;
+  s.m = m;
+  s.n = n;
+  s.k = k;
+  s.precision = *parse_precision("fp8");
+  return s;
+}
+
+std::string tile_of(const GemmPlan& p) {
+  const auto size = [](std::int64_t n) { return std::to_string(n); };
+  return size(p.tile_m) + "x" + size(p.tile_n) + "x" + size(p.tile_k) + (p.swapped ? " swapped" : "");
+}
+
+/// vLLM's tiles of fp8 go by rows, as its dispatch of each generation has them; K is never cut.
+TEST(KernelsByCard, VllmsTilesOfEightBitFloatsGoByRows) {
+  const auto tile = [](const char* card, std::int64_t m, std::int64_t n = 4096, std::int64_t k = 4096) {
+    Gemm s = product(m, "fp8");
+    s.n = n;
+    s.k = k;
+    const OpPrediction p = on(card, s, "vllm");
+    EXPECT_EQ(p.provider, "vllm_scaled") << card;
+    EXPECT_EQ(p.gemm_plan.splits, 1) << card;
+    return tile_of(p.gemm_plan);
+  };
+  EXPECT_EQ(tile("h200_sxm", 16), "16x64x256 swapped");
+  EXPECT_EQ(tile("h200_sxm", 64), "64x64x256 swapped");
+  EXPECT_EQ(tile("h200_sxm", 64, 1280), "16x64x256 swapped");
+  EXPECT_EQ(tile("h200_sxm", 128), "64x128x128");
+  EXPECT_EQ(tile("h200_sxm", 129), "128x128x128");
+  EXPECT_EQ(tile("h200_sxm", 8192, 4096, 6144), "256x128x128");
+  EXPECT_EQ(tile("b200_sxm", 16), "32x128x128 swapped");
+  EXPECT_EQ(tile("b200_sxm", 256), "128x128x128");
+  EXPECT_EQ(tile("rtx_pro_6000_server", 16), "16x64x128");
+  EXPECT_EQ(tile("rtx_pro_6000_server", 257), "128x128x128");
+  EXPECT_EQ(tile("l40s", 8), "16x64x128");
+  EXPECT_EQ(tile("l40s", 4096, 8192), "256x128x64");
+}
+
+/// Its rows are rounded by a scale that is given: one launch before the product, where TensorRT-LLM finds a scale first. What
+/// CUTLASS's kernels do not take stays with the stack's next library.
+TEST(KernelsByCard, VllmRoundsByAGivenScale) {
+  EXPECT_EQ(on("h100_sxm", rounded_product(4096), "vllm").launch_count, 2);
+  EXPECT_EQ(on("h100_sxm", rounded_product(4096), "trt-llm").launch_count, 4);
+  EXPECT_EQ(on("h100_sxm", rounded_product(64, 4096, 4104), "vllm").provider, "cublas") << "no whole sixteens";
+  EXPECT_EQ(on("h100_sxm", product(64, "bf16"), "vllm").provider, "cublas");
+}
+
+/// TensorRT-LLM multiplies up to eight rows on ordinary lanes where warps feed the tensor cores: two columns a CTA.
+TEST(KernelsByCard, FewRowsOfEightBitFloatsAreMultipliedOnLanes) {
+  for (const char* card : {"l40s", "rtx_pro_6000_server"}) {
+    const OpPrediction few = on(card, rounded_product(8), "trt-llm");
+    EXPECT_EQ(few.provider, "trtllm_products") << card;
+    EXPECT_EQ(few.launches[few.launch_count - 1].demand.plan.ctas, 4096 / 2) << card;
+    EXPECT_EQ(on(card, rounded_product(9), "trt-llm").provider, "cublas") << card;
+    EXPECT_LE(on(card, product(8, "fp8"), "trt-llm").time, 1.3 * on(card, product(16, "fp8"), "trt-llm").time) << card;
+  }
+  EXPECT_EQ(on("h200_sxm", rounded_product(8), "trt-llm").provider, "cublas");
+}
+
 }  // namespace
 }  // namespace plumbline::kernels_by_card_test
