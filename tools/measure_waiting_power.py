@@ -20,6 +20,7 @@ from nvml_board import Board
 SETTLE = 0.3
 GAPS_US = (5, 20, 100, 1000)
 DUTIES = (0.75, 0.5, 0.25, 0.1)
+LEAST_PERIOD_US = 9  # a host's for a graph
 
 
 def normal(*shape):
@@ -59,10 +60,10 @@ def alone_us(call):
 
 
 def paced(graph, period_s, seconds):
-    """Launches at a period; no launch where the GPU is a burst behind. Launches and the wall's time."""
+    """Launches at a period, by a host that spins; where the GPU falls four periods behind, from there on. How many, and the wall's time."""
     clock = time.perf_counter
-    start = clock()
-    due, count, event = start, 0, None
+    start = due = clock()
+    count = 0
     while True:
         while clock() < due:
             pass
@@ -73,12 +74,10 @@ def paced(graph, period_s, seconds):
         due += period_s
         if clock() > due + 4 * period_s:
             due = clock()
-        if count % 2048 == 0 and period_s == 0:
-            torch.cuda.synchronize()
 
 
 def held(graph, seconds):
-    """Launches one behind another, 20 ms between two waits of the host."""
+    """Launches one behind another, two of them between two waits of the host."""
     clock = time.perf_counter
     start, count = clock(), 0
     while clock() - start < seconds:
@@ -89,63 +88,68 @@ def held(graph, seconds):
     return count, clock() - start
 
 
-def cases():
+def nothing(seconds):
+    time.sleep(seconds)
+    return 0, seconds
+
+
+def bursts(kernel_us):
+    """(kernels, gap behind them in us): of each share of the time and gap what comes nearest, where a host can keep the pace."""
     for duty in DUTIES:
         for gap in GAPS_US:
-            yield duty, gap
+            count = round(gap * duty / (1 - duty) / kernel_us)
+            if count < 1 and kernel_us / (kernel_us + gap) >= duty * 1.3:
+                continue
+            if max(1, count) * kernel_us + gap >= LEAST_PERIOD_US:
+                yield max(1, count), gap
+    yield 1, 5
+    yield 1, 20
+
+
+class Recording:
+    def __init__(self, out, seconds):
+        self.out, self.seconds, self.board, self.edges = out, seconds, Board(), EnergyEdges(0)
+
+    def note(self, fields, run, kernel_us=0, burst=0):
+        """A line: what `run` does for a while, after it did so for a moment."""
+        run(SETTLE)
+        torch.cuda.synchronize()
+        start = now()
+        count, wall = run(self.seconds)
+        read = self.edges.between(start, now())
+        torch.cuda.synchronize()
+        made = {**fields, "period_us": round(wall / max(1, count) * 1e6, 2), "busy": round(count * burst * kernel_us / (wall * 1e6), 4),
+                **read, "celsius": self.board.celsius()}
+        self.out.write(json.dumps(made) + "\n")
+
+    def kernel(self, name, call, us):
+        about = {"kernel": name, "kernel_us": round(us, 2)}
+        many = max(1, int(10e3 / us))
+        whole = graph_of(call, many)
+        self.note({"case": f"{name} behind one another", **about, "burst": many, "gap_us": 0}, lambda span: held(whole, span), us, many)
+        self.note({"case": f"nothing after {name}"}, nothing)
+        for burst, gap in bursts(us):
+            graph, period = graph_of(call, burst), (burst * us + gap) * 1e-6
+            self.note({"case": f"{name} {burst} then {gap} us", **about, "burst": burst, "gap_us": gap},
+                      lambda span: paced(graph, period, span), us, burst)
 
 
 def main():
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 1.2
     torch.manual_seed(11)
-    board, edges = Board(), EnergyEdges(0)
     with open(sys.argv[1], "a", encoding="utf-8", buffering=1) as out:
-        out.write(json.dumps({"case": "machine", "gpu": board.uuid(), "torch": torch.__version__,
+        recording = Recording(out, seconds)
+        out.write(json.dumps({"case": "machine", "gpu": recording.board.uuid(), "torch": torch.__version__,
                               "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}) + "\n")
-
-        def note(fields, run, kernel_us, burst):
-            run(SETTLE)
-            torch.cuda.synchronize()
-            start = now()
-            count, wall = run(seconds)
-            read = edges.between(start, now())
-            torch.cuda.synchronize()
-            made = {**fields, "period_us": round(wall / max(1, count) * 1e6, 2),
-                    "busy": round(count * burst * kernel_us / (wall * 1e6), 4), **read, "celsius": board.celsius()}
-            out.write(json.dumps(made) + "\n")
-
         try:
             torch.zeros(8, device="cuda")
-
-            def nothing(span):
-                time.sleep(span)
-                return 0, span
-            note({"case": "context, no kernel yet"}, nothing, 0, 0)
+            recording.note({"case": "context, no kernel yet"}, nothing)
             calls = kernels()
             alone = {name: alone_us(call) for name, call in calls.items()}
             for name, call in calls.items():
-                us = alone[name]
-                many = max(1, int(10e3 / us))
-                whole = graph_of(call, many)
-                note({"case": f"{name} behind one another", "kernel": name, "kernel_us": round(us, 2), "burst": many, "gap_us": 0},
-                     lambda span: held(whole, span), us, many)
-                note({"case": f"nothing after {name}"}, nothing, 0, 0)
-                for duty, gap in cases():
-                    burst = round(gap * duty / (1 - duty) / us)
-                    if burst < 1 and not (us / (us + gap) < duty * 1.3):
-                        continue
-                    burst = max(1, burst)
-                    if burst * us + gap < 9:
-                        continue
-                    graph = graph_of(call, burst)
-                    note({"case": f"{name} {burst} then {gap} us", "kernel": name, "kernel_us": round(us, 2), "burst": burst, "gap_us": gap},
-                         lambda span: paced(graph, (burst * us + gap) * 1e-6, span), us, burst)
-                for gap in (5, 20):
-                    graph = graph_of(call, 1)
-                    note({"case": f"{name} 1 then {gap} us", "kernel": name, "kernel_us": round(us, 2), "burst": 1, "gap_us": gap},
-                         lambda span: paced(graph, (us + gap) * 1e-6, span), us, 1)
+                recording.kernel(name, call, alone[name])
         finally:
-            edges.stop()
+            recording.edges.stop()
 
 
 if __name__ == "__main__":
