@@ -63,14 +63,15 @@ void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
 }
 
 /// CSV and traces have no room for them: stderr says those that change what the figures are.
-std::vector<std::string> remarks_of(const LlmFlags& f, const Workload& workload, const Machine& machine,
+std::vector<std::string> remarks_of(const LlmFlags& f, const Llm& llm, const Workload& workload, const Machine& machine,
                                     const std::optional<Watts>& power, const StepPrediction& step) {
   std::vector<std::string> remarks = cap_remarks(machine, power);
   for (std::string& sentence : parallel_remarks(workload, machine, !f.machine.cluster.empty())) {
     remarks.push_back(std::move(sentence));
   }
   if (workload.phase == Phase::train) {
-    for (std::string& sentence : training_remarks(workload)) remarks.push_back(std::move(sentence));
+    for (std::string& sentence : training_remarks(workload, llm, machine.stack().training.get()))
+      remarks.push_back(std::move(sentence));
   }
   tell_beside(f.output, remarks);
   for (std::string& sentence : band_remarks(step, machine)) remarks.push_back(std::move(sentence));
@@ -86,7 +87,7 @@ ExitCode run_generate(const LlmFlags& f, const Llm& llm, const Workload& workloa
   if (all.steps > 0) fit = both(fit, fit_of(llm, decode_step(llm, workload, all.steps - 1), capacity, reserve));
   refuse_idle_choices(f.machine.stack, all.prefill);
   StepReport question{llm, workload, machine, f.machine.clock, run, all.prefill, {}, {}, fit, f.given, f.top};
-  question.remarks = remarks_of(f, workload, machine, all.power(), all.prefill);
+  question.remarks = remarks_of(f, llm, workload, machine, all.power(), all.prefill);
   const GenerateReport report{question, f.asked.output, f.asked.output_given, all};
   switch (f.output.format) {
     case Format::json: deliver(f.output, generate_json(report)); break;
@@ -172,7 +173,7 @@ ExitCode run_llm(const LlmFlags& f) {
   const Fit fit = fit_of(llm, workload, capacity, reserve);
   step.fits = fit.fits;  // the reserve counts
   StepReport report{llm, workload, machine, f.machine.clock, run, step, {}, f.explain, fit, f.given, f.top};
-  report.remarks = remarks_of(f, workload, machine, step.power, step);
+  report.remarks = remarks_of(f, llm, workload, machine, step.power, step);
   if (tells_more_than_figures(f.output.format)) {
     report.advice = advise(step, machine, run, predictor);
     advise_best_stack(f, llm, step, predictor, report.advice);

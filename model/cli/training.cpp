@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "arch/printable.hpp"
 #include "model/question/training.hpp"
 #include "model/words.hpp"
 
@@ -90,24 +91,60 @@ void add_whole_training_flags(const Command& app, TrainingFlags& flags, LlmQuest
   });
 }
 
-std::vector<std::string> training_remarks(const Workload& workload) {
+namespace {
+
+/// Of an eager framework: its parameters as they are, and of which families nobody knows what it launches.
+void add_eager_remarks(const Workload& workload, const Llm& llm, const Rewrites& launches,
+                       std::vector<std::string>& remarks) {
   const Training& training = workload.training;
-  std::vector<std::string> remarks{
-      "Training: gradients are added up in " + std::string(name(training.gradient)) +
-          " by the products that make them, their norm is " + (training.clips() ? "taken once" : "not taken") +
-          ", and " + std::string(word_of(kOptimizerWords, training.optimizer)) +
-          " keeps fp32 master weights. Data loading takes no time, nor do checkpoints and failures where --mtbf does "
-          "not say "
-          "how often a GPU fails.",
-      "Backward kernels were never timed by themselves: they are priced by the bytes and FLOPs that they move, with "
-      "the "
-      "coefficients of their forward kin, and their bands are those of operators that nobody measured."};
+  const DType base = workload.precision_given ? workload.precision.output : DType::bf16;
+  remarks.push_back(
+      "Training: eager; parameters and gradients are " + std::string(name(training.gradient)) +
+      ", without master weights of " + std::string(word_of(kOptimizerWords, training.optimizer)) +
+      " beside them; gradients' norm is " + (training.clips() ? "taken once" : "not taken") +
+      ". Data loading takes no time, nor do checkpoints and failures where --mtbf does not say how often a "
+      "GPU fails.");
+  const bool casts = training.autocast(base);
+  if (casts && !launches.held.empty() && !launches.casts_of(llm.model_type)) {
+    remarks.push_back("autocast: which casts layers of '" + printable(llm.model_type) +
+                      "' run is not on file: they take memory here, and no time");
+  }
+  if (!launches.is_held(llm.model_type)) {
+    remarks.push_back("what the framework launches to train '" + printable(llm.model_type) +
+                      "' was held against nothing that ran: each operator goes by what it is in other families");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> training_remarks(const Workload& workload, const Llm& llm, const Rewrites* launches) {
+  const Training& training = workload.training;
+  std::vector<std::string> remarks;
+  if (training.eager && launches != nullptr) {
+    add_eager_remarks(workload, llm, *launches, remarks);
+  } else {
+    remarks = {
+        "Training: gradients are added up in " + std::string(name(training.gradient)) +
+            " by the products that make them, their norm is " + (training.clips() ? "taken once" : "not taken") +
+            ", and " + std::string(word_of(kOptimizerWords, training.optimizer)) +
+            " keeps fp32 master weights. Data loading takes no time, nor do checkpoints and failures where --mtbf does "
+            "not say "
+            "how often a GPU fails.",
+        "Backward kernels were never timed by themselves: they are priced by the bytes and FLOPs that they move, with "
+        "the "
+        "coefficients of their forward kin, and their bands are those of operators that nobody measured."};
+    if (training.optimizer == Optimizer::adam8bit) {
+      remarks.emplace_back(
+          "adam8bit: one pass over its bytes; a kernel that looks its moments up in tables takes several times as long "
+          "(--stack hf-sdpa has bitsandbytes')");
+    }
+  }
   if (training.offload != Offload::none) {
     remarks.emplace_back(
         "Copies to and from the host's memory go beside the passes, a layer at a time; GPUs on one port of the host "
         "share it.");
   }
-  if (workload.parallel.data > 1) {
+  if (workload.parallel.data > 1 && !training.eager) {
     remarks.emplace_back("Gradients travel between replicas behind the last backward pass; nothing hides them.");
   }
   return remarks;

@@ -248,6 +248,14 @@ class Rewriting {
 
 }  // namespace
 
+bool Rewrites::is_held(std::string_view model_type) const { return listed(held, model_type); }
+
+bool Rewrites::casts_of(std::string_view model_type) const {
+  return std::any_of(rules.begin(), rules.end(), [&](const NodeRule& rule) {
+    return rule.autocast && rule.op == "gemm" && listed(rule.model_types, model_type);
+  });
+}
+
 void rewrite(Graph& graph, const Rewrites& rewrites, const Workload& workload, std::string_view model_type,
              const Vocabulary& vocabulary) {
   if (rewrites.empty()) return;

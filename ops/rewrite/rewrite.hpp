@@ -93,7 +93,12 @@ std::vector<std::string> expression_names(std::string_view op);
 /// In the order of a file: the first rule that is for a node is taken.
 struct Rewrites {
   std::vector<NodeRule> rules;
+  /// Families whose whole lists were held against what ran; empty: nobody says.
+  std::vector<std::string> held;
   bool empty() const { return rules.empty(); }
+  bool is_held(std::string_view model_type) const;
+  /// Whether products of such a family have casts of their own under autocast.
+  bool casts_of(std::string_view model_type) const;
 };
 
 /// Puts launches in place of nodes. They run as often, one behind the other, and are called "node.launch". A node whose
