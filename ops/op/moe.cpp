@@ -110,8 +110,8 @@ Counts balanced(const Moe& s) {
   return rows;
 }
 
-/// The rows of `even`, in equal steps from (1 + skew) of their mean down to (1 - skew). What is rounded down, or is more than
-/// an expert may have, is the next one's, so that none is lost.
+/// The same rows in all, in equal steps from (1 + skew) of their mean down to (1 - skew). What is rounded down, or is
+/// more than an expert may have, is the next one's, so that none is lost.
 Counts skewed(const Moe& s, Counts rows) {
   const double all = d(std::accumulate(rows.begin(), rows.end(), std::int64_t{0})), each = 1 / d(std::ssize(rows));
   double due = 0;

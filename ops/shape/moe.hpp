@@ -37,12 +37,12 @@ struct ExpertRows {
   double tiles(double height) const;
 };
 
-/// Balanced: token t takes experts t, t + s, t + 2s ... with s = ceil(E / topk), spread out evenly where tokens are fewer
-/// than s. By a power law: experts' shares are drawn from x^-alpha between 1 and 0.8 T (0.01 and 2 where T x topk is no more
-/// than E), scaled to T x topk rows, at most T each; the rank with most rows. With `skew`: as many rows as when balanced, from
-/// (1 + skew) of their mean down to (1 - skew) in equal steps, whole rows. The first two as benchmarks of serving stacks draw them
-/// (aiconfigurator, collector/helper.py; `leftover` by its releases); our draws are of a fixed sequence of numbers, theirs
-/// of another.
+/// Balanced: token t takes experts t, t + s, t + 2s ... with s = ceil(E / topk), spread out evenly where tokens are
+/// fewer than s. By a power law: experts' shares are drawn from x^-alpha between 1 and 0.8 T (0.01 and 2 where T x topk
+/// is no more than E), scaled to T x topk rows, at most T each; the rank with most rows. With `skew`: as many rows as
+/// when balanced, from (1 + skew) of their mean down to (1 - skew) in equal steps, whole rows. The first two as
+/// benchmarks of serving stacks draw them (aiconfigurator, collector/helper.py; `leftover` by its releases); our draws
+/// are of a fixed sequence of numbers, theirs of another.
 ExpertRows expert_rows(const Moe& shape);
 
 }  // namespace plumbline

@@ -21,7 +21,8 @@ constexpr double kMostElements = 576460752303423488.0;
 /// Multiply-adds, and pairs: below 2^62, so that int64 products of dims do not overflow.
 constexpr double kMostProducts = 4611686018427387904.0;
 
-/// `quantize` is a row's scale or a given one; with `scaling` it is the operator that finds scales in one of three ways.
+/// `quantize` is a row's scale or a given one; with `scaling` it is the operator that finds scales in one of three
+/// ways.
 constexpr std::string_view kQuantize = "quantize", kScaling = "scaling", kDynamic = "quantize_dynamic";
 constexpr std::string_view kScalingWords = " (tensor|token|block)";
 

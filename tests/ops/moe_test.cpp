@@ -43,7 +43,8 @@ TEST(Moe, BalancedRowsAreThoseOfTheBenchmark) {
 TEST(Moe, SkewMovesRowsFromExpertToExpertAndLosesNone) {
   Moe s = sized(40, 8, 2);
   s.skew = 100;
-  // ten rows each in the mean: 18.75, 16.25, 13.75, 11.25, 8.75, 6.25, 3.75, 1.25, and what is rounded down is the next one's
+  // ten rows each in the mean: 18.75, 16.25, 13.75, 11.25, 8.75, 6.25, 3.75, 1.25, and what is rounded down is the next
+  // one's
   EXPECT_THAT(expert_rows(s).rows, ElementsAre(18, 17, 13, 12, 8, 7, 3, 2));
   s.skew = 50;
   s.ep = 2;

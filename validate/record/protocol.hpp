@@ -34,8 +34,8 @@ struct Protocol {
   /// What a program takes to issue a call where no graph holds it: the card waits for it, and a row says no less. Usually,
   /// and what one row in twenty stays below and beyond.
   Seconds host_call, host_call_low, host_call_high;
-  /// What a profiler of layers sees beside the kernel, of one call behind other layers: those have filled L2 with their weights,
-  /// and left this one's input there.
+  /// What a profiler of layers sees beside the kernel, of one call behind other layers: those have filled L2 with their
+  /// weights, and left this one's input there.
   Seconds around_layer;
 };
 

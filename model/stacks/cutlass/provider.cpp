@@ -1,5 +1,5 @@
-// vLLM's products of 8-bit floats with one scale an operand, or one a row: CUTLASS's. Rows in another type are rounded first, by
-// a scale that the model file has (CutlassFP8ScaledMMLinearKernel, activation_scheme "static").
+// vLLM's products of 8-bit floats with one scale an operand, or one a row: CUTLASS's. Rows in another type are rounded
+// first, by a scale that the model file has (CutlassFP8ScaledMMLinearKernel, activation_scheme "static").
 #include <array>
 
 #include "model/stacks/common/make_gemm_task.hpp"
@@ -22,7 +22,8 @@ constexpr std::array<FamilyDeclaration, kCutlassFamilies> kCutlassDeclared{
       .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
       .kind = "matrix",
       .classes = kScaledClasses},
-     // not measured: no warpgroup waits for its products there, so that Hopper's shares are not these kernels'; as cuBLAS's
+     // not measured: no warpgroup waits for its products there, so that Hopper's shares are not these kernels'; as
+     // cuBLAS's
      {.name = "gemm",
       .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
       .kind = "matrix",
@@ -67,7 +68,8 @@ class ScaledProducts final : public Provider {
   }
 
  private:
-  /// cutlass_scaled_mm()'s own conditions (vllm/_custom_ops.py: whole sixteens), and a card whose tensor units have the type.
+  /// cutlass_scaled_mm()'s own conditions (vllm/_custom_ops.py: whole sixteens), and a card whose tensor units have the
+  /// type.
   static bool has_kernel(const Gemm& s, const Rates& m) {
     constexpr std::int64_t kWhole = 16;
     const Precision& p = s.precision;

@@ -64,8 +64,9 @@ class ScaledPlanner {
   }
 
  private:
-  /// The family's share of the tensor rate is what one warpgroup reaches, which is alone with a tile in all of the kernels but
-  /// this one; two reach what cuBLAS's do. Two store a tile in half the time, and multiply no more meanwhile.
+  /// The family's share of the tensor rate is what one warpgroup reaches, which is alone with a tile in all of the
+  /// kernels but this one; two reach what cuBLAS's do. Two store a tile in half the time, and multiply no more
+  /// meanwhile.
   void join_warpgroups(TileCosts& e) const {
     constexpr double kTogether = 0.979;
     e.tensor_clk *= c.family.efficiency / kTogether;
@@ -89,8 +90,8 @@ class ScaledPlanner {
     return e;
   }
 
-  /// CTAs of a cluster each fetch a part of what they have in common for all. Rows that an operand does not have are asked for
-  /// all the same (gemm::outside_clk), and by tiles that only fill a cluster.
+  /// CTAs of a cluster each fetch a part of what they have in common for all. Rows that an operand does not have are
+  /// asked for all the same (gemm::outside_clk), and by tiles that only fill a cluster.
   void share(Demand& d, const TileLayout& t, const WorkSplit& split) const {
     const TileCosts& e = *t.costs;
     d.plan.cluster = static_cast<std::int64_t>(split.cluster_rows * split.cluster_cols);
@@ -121,10 +122,11 @@ GemmChoice plan_scaled(const GemmTask& task, const Rates& m, const FamilyScalars
   return search.run();
 }
 
-/// A CTA has a row. In its turns it goes through 2048 values each, whether there are as many or not, and an SM's issue is what
-/// they go by: published products of 128 to 32768 rows by 32 to 65536 columns take 2.5 ns a row and 4 ns a turn of the row more
-/// than their products on an H100. (As the source has it, static_scaled_fp8_quant() of csrc/quantization/w8a8/fp8/common.cu, it
-/// would go by bytes, and rows of that launch alone do. What runs in its place is not known.)
+/// A CTA has a row. In its turns it goes through 2048 values each, whether there are as many or not, and an SM's issue
+/// is what they go by: published products of 128 to 32768 rows by 32 to 65536 columns take 2.5 ns a row and 4 ns a turn
+/// of the row more than their products on an H100. (As the source has it, static_scaled_fp8_quant() of
+/// csrc/quantization/w8a8/fp8/common.cu, it would go by bytes, and rows of that launch alone do. What runs in its place
+/// is not known.)
 Demand round_given(double rows, double cols, DType from, double held, const FamilyScalars& f, const Rates& m) {
   constexpr double kTurn = 2048, kThreads = 256;
   Demand d;

@@ -18,8 +18,9 @@ struct ScaledTile {
   double stages = 0;                      ///< of kernels for cp.async; 0: as many as there is room for
 };
 
-/// As the library dispatches (vllm-project/vllm, csrc/libtorch_stable/quantization/w8a8/cutlass: c3x/scaled_mm_sm90_fp8_dispatch.cuh,
-/// scaled_mm_sm100_fp8_dispatch.cuh, scaled_mm_sm120_fp8_dispatch.cuh, scaled_mm_c2x_sm89_fp8_dispatch.cuh; Apache-2.0).
+/// As the library dispatches (vllm-project/vllm, csrc/libtorch_stable/quantization/w8a8/cutlass:
+/// c3x/scaled_mm_sm90_fp8_dispatch.cuh, scaled_mm_sm100_fp8_dispatch.cuh, scaled_mm_sm120_fp8_dispatch.cuh,
+/// scaled_mm_c2x_sm89_fp8_dispatch.cuh; Apache-2.0).
 ScaledTile scaled_tile(const GemmTask& task, const Rates& rates);
 
 }  // namespace plumbline::cutlass

@@ -1,13 +1,14 @@
 // TensorRT-LLM's own products where warps feed the tensor cores.
 //
-// Integers, of both operands (SmoothQuant) or of the weights alone: CUTLASS's kernels, which a tuner picks from tiles that are
-// powers of two (cutlass_heuristic.cpp, get_candidate_tiles()). They do not cut K: the epilogue that scales cannot add parts up
-// (int8_gemm_template.h, gemm_with_epilogue_visitor.h); of narrow weights the source would cut K by up to seven, but published
-// rows of few tiles and K of 65536 (A100, release 1.0, training side) take what whole K does.
+// Integers, of both operands (SmoothQuant) or of the weights alone: CUTLASS's kernels, which a tuner picks from tiles
+// that are powers of two (cutlass_heuristic.cpp, get_candidate_tiles()). They do not cut K: the epilogue that scales
+// cannot add parts up (int8_gemm_template.h, gemm_with_epilogue_visitor.h); of narrow weights the source would cut K by
+// up to seven, but published rows of few tiles and K of 65536 (A100, release 1.0, training side) take what whole K
+// does.
 //
-// Up to eight rows in 8-bit floats where tensor cores are fed by warps (cuda_scaled_mm(): compute
-// capability 8.9 and 12.0; tensorrt_llm/_torch/modules/linear.py, cpp/tensorrt_llm/kernels/cudaCoreGemm.cu): ordinary lanes
-// multiply, in fp32. Priced by what the source does; nobody measured it here.
+// Up to eight rows in 8-bit floats where tensor cores are fed by warps (cuda_scaled_mm(): compute capability 8.9 and
+// 12.0; tensorrt_llm/_torch/modules/linear.py, cpp/tensorrt_llm/kernels/cudaCoreGemm.cu): ordinary lanes multiply, in
+// fp32. Priced by what the source does; nobody measured it here.
 #include <array>
 #include <cmath>
 
@@ -54,8 +55,8 @@ struct LaneTask {
 };
 constexpr double kLaneValues = 16, kLaneColumns = 2;
 
-/// A CTA of 128 threads has two columns and all rows. A thread takes 16 values of K at a time from either column and from each
-/// row (DISPATCH(m, m, 2, 128) of int8SQ.cu, cudaCoreGemmTemplateCaller<1, 2, 128>).
+/// A CTA of 128 threads has two columns and all rows. A thread takes 16 values of K at a time from either column and
+/// from each row (DISPATCH(m, m, 2, 128) of int8SQ.cu, cudaCoreGemmTemplateCaller<1, 2, 128>).
 Demand by_lanes(const LaneTask& t, double rows_held, const Resident& held, const Rates& m) {
   constexpr double kCtaThreads = 128, kBeside = 20, kWarps = 4;
   const double turn = kCtaThreads * kLaneValues;

@@ -213,8 +213,8 @@ TEST(KernelsByCard, VllmsTilesOfEightBitFloatsGoByRows) {
   EXPECT_EQ(tile("l40s", 4096, 8192), "256x128x64");
 }
 
-/// Its rows are rounded by a scale that is given: one launch before the product, where TensorRT-LLM finds a scale first. What
-/// CUTLASS's kernels do not take stays with the stack's next library.
+/// Its rows are rounded by a scale that is given: one launch before the product, where TensorRT-LLM finds a scale
+/// first. What CUTLASS's kernels do not take stays with the stack's next library.
 TEST(KernelsByCard, VllmRoundsByAGivenScale) {
   EXPECT_EQ(on("h100_sxm", rounded_product(4096), "vllm").launch_count, 2);
   EXPECT_EQ(on("h100_sxm", rounded_product(4096), "trt-llm").launch_count, 4);
