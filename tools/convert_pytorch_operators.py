@@ -46,6 +46,7 @@ def product(c):
 def typed(c):
     more = {"out": "fp32"} if c["dtype"] == "int8" else {}  # 32-bit integers, which are as many bytes
     more.update({"batch": c["batch"]} if "batch" in c else {})
+    more.update({"layout": "kn"} if c.get("layout") == "kn" else {})
     return "gemm", {"M": c["m"], "N": c["n"], "K": c["k"], **more}, c["launches"]
 
 
@@ -86,8 +87,10 @@ def write_drawn(root):
 
 
 RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third",
-              "one_row": "products_one_row", "products_fourth": "products_fourth", "products_fifth": "products_fifth"}
-ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",), "products_fifth": ("heldout",)}
+              "one_row": "products_one_row", "products_fourth": "products_fourth", "products_fifth": "products_fifth",
+              "products_sixth": "products_sixth"}
+ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",), "products_fifth": ("heldout",),
+             "products_sixth": ("heldout",)}
 
 
 def write_products(root, name, side):
@@ -107,6 +110,7 @@ def write_products(root, name, side):
             op, shape, launches = product(case) if case["kind"] == "bmm" else typed(case)
             kernel = "gemv" if any("gemv" in launch[0] for launch in launches) else case["kind"]
             kernel = case["dtype"] if case.get("dtype", "").startswith("fp8") else kernel
+            kernel = "odd" if "layout" in case else kernel
             row = [op, DTYPES[case.get("dtype", "bfloat16")], shape_text(shape), f"{sum(launch[3] for launch in launches):.3f}", "",
                    "pytorch-2.11", kernel, "burst", "kernels", f"{recording}:{line}"]
             writer.writerow(row + (["yes"] if side == "heldout" else []))

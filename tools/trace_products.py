@@ -7,7 +7,7 @@ shared memory and times, by PyTorch's profiler. The cases are made as tools/trac
     ncu --profile-from-start off --nvtx --clock-control none --csv --page raw --log-file LOG --metrics METRICS \\
         python3 tools/trace_products.py --cases CASES.jsonl --count
 
---list: the cases of a draw (first to fifth), one JSON object a line. `set` says what for: `train` (sizes that the project's rule
+--list: the cases of a draw (first to sixth), one JSON object a line. `set` says what for: `train` (sizes that the project's rule
 holds out are drawn again), `heldout` (drawn by another seed; all of them are held out), `sweep` (training too: one to four
 turns of the SMs at six depths, from a cold L2 and from a warm one; of the first draw alone). --count: one call of each case,
 marked by its line, for the profiler. FOLDER/products.jsonl: each case with its launches. Each case runs REPEATS times; before
@@ -27,7 +27,7 @@ import zlib
 REPEATS, GROUP = 7, 36
 SIDES = ("train", "heldout")
 SEEDS = {"first": (20261201, 20261202), "second": (20261203, 20261204), "third": (20261215, 20261216),
-         "fourth": (20261217, 20261218), "fifth": (20261219, 20261220)}
+         "fourth": (20261217, 20261218), "fifth": (20261219, 20261220), "sixth": (20261221, 20261222)}
 # cases of a type: for training, held out
 EACH = {"first": {"int8": (80, 28), "tf32": (80, 28), "float32": (60, 28), "fp8_row": (70, 28), "fp8_block": (70, 28), "fp8_tensor": (40, 28),
                   "float16": (40, 28), "bfloat16": (40, 28)},
@@ -36,9 +36,12 @@ EACH = {"first": {"int8": (80, 28), "tf32": (80, 28), "float32": (60, 28), "fp8_
         "third": {"tf32": (500, 60), "float32": (400, 60), "fp8_tensor": (250, 40), "float16": (300, 60), "bfloat16": (150, 40)},
         "fourth": {"int8": (0, 30), "tf32": (0, 60), "float32": (0, 60), "fp8_row": (0, 30), "fp8_block": (0, 30), "fp8_tensor": (0, 40),
                    "float16": (0, 50), "bfloat16": (0, 50)},
-        "fifth": {"tf32": (0, 60), "fp8_tensor": (0, 60), "float16": (0, 60), "bfloat16": (0, 80)}}
-BATCHES = {"first": (80, 32), "second": (250, 40), "third": (300, 50), "fourth": (0, 60), "fifth": (0, 80)}
-ROWS = {"first": (80, 32), "second": (250, 40), "third": (150, 40), "fourth": (1500, 60), "fifth": (0, 60)}
+        "fifth": {"tf32": (0, 60), "fp8_tensor": (0, 60), "float16": (0, 60), "bfloat16": (0, 80)},
+        "sixth": {"tf32": (0, 80), "float16": (0, 40), "bfloat16": (0, 60)}}
+# the same, whose rows are no whole 16 bytes
+ODD = {"sixth": {"bfloat16": (0, 80), "tf32": (0, 40), "float16": (0, 20)}}
+BATCHES = {"first": (80, 32), "second": (250, 40), "third": (300, 50), "fourth": (0, 60), "fifth": (0, 80), "sixth": (0, 60)}
+ROWS = {"first": (80, 32), "second": (250, 40), "third": (150, 40), "fourth": (1500, 60), "fifth": (0, 60), "sixth": (0, 50)}
 DEPTHS = (1024, 2048, 4096, 6400, 8192, 12288)
 SWEPT = ((1408, 1408), (1024, 1408), (704, 1408), (2816, 1408), (5632, 1408), (256, 8192))
 
@@ -59,6 +62,13 @@ def dense(draw):
     return {"m": between(draw, 32, 8192, 8), "n": between(draw, 1024, 16384, 128), "k": between(draw, 1024, 16384, 128)}
 
 
+def odd(draw):
+    """Heads over vocabularies that are not padded: logits, and the gradient of what they are made of."""
+    m, k, n = between(draw, 16, 8192, 8), between(draw, 256, 8192, 64), between(draw, 1000, 60000, 1)
+    n += n % 8 == 0
+    return {"m": m, "n": n, "k": k, "layout": "nk"} if draw.random() < 0.6 else {"m": m, "n": k, "k": n, "layout": "kn"}
+
+
 def batched(draw):
     """Scores and mixes of attention written out, latent attention's absorbed products."""
     case = {"product": draw.choice(("scores", "mix")), "batch": between(draw, 4, 1024, 1), "queries": between(draw, 16, 4096, 8),
@@ -74,7 +84,7 @@ def one_row(draw):
 def sides(c):
     """As Plumbline has it: N, K, M, batch, whether weights are [K,N], the result's type."""
     if "product" not in c:
-        return c["n"], c["k"], c["m"], None, False, "fp32" if c["dtype"] == "int8" else None
+        return c["n"], c["k"], c["m"], None, c.get("layout") == "kn", "fp32" if c["dtype"] == "int8" else None
     scores = c["product"] == "scores"
     n, k = (c["keys"], c["width"]) if scores else (c["width"], c["keys"])
     return n, k, c["queries"], c["batch"], not scores, None
@@ -91,6 +101,7 @@ def drawn(which, side):
     place = SIDES.index(side)
     draw = random.Random(SEEDS[which][place])
     kinds = [({"kind": "types", "dtype": dtype}, dense, counts[place]) for dtype, counts in EACH[which].items()]
+    kinds += [({"kind": "types", "dtype": dtype}, odd, counts[place]) for dtype, counts in ODD.get(which, {}).items()]
     kinds += [({"kind": "bmm"}, batched, BATCHES[which][place]), ({"kind": "bmm"}, one_row, ROWS[which][place])]
     for base, make, count in kinds:
         while count:
@@ -119,7 +130,9 @@ def cases(which):
 def action_of(maker, case):
     if case["kind"] == "bmm":
         return maker.bmm(case)
-    return maker.gemm({**case, "layout": "nk"}) if case["dtype"] == "bfloat16" else maker.types(case)
+    if case["dtype"] == "bfloat16":
+        return maker.gemm({"layout": "nk", **case})
+    return maker.types(case)
 
 
 def launches_of(runs):

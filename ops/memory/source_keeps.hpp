@@ -24,7 +24,7 @@ struct SourceKeeps {
   bool keeps_all_scores = false;  ///< published configs drop nothing from the scores, though they drop elsewhere (OPT)
   bool biases_scores =
       false;  ///< adds positions to the scores: no fused kernel takes such a bias with its gradient (T5)
-  bool keeps_embedding = false;   ///< drops nothing of what is looked up, though it drops elsewhere
+  bool keeps_embedding = false;  ///< drops nothing of what is looked up, though it drops elsewhere
   /// The keys of a single head are broadcast over those of the queries, which no fused kernel takes (Falcon).
   bool broadcasts_keys = false;
 };

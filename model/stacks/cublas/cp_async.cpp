@@ -35,6 +35,10 @@ constexpr std::array<Tile, 12> kTiles{{{128, 256},
                                        {128, 32},
                                        {128, 16}}};
 constexpr std::array<double, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+/// Where rows come in pieces a part of K is worth little beside its steps, so that it is cut until turns are full (48
+/// tiles in 11 parts are four turns of an H200's SMs, in 19 seven), at most into what launches were seen to have.
+constexpr std::array<double, 16> kSplitsOfPieces{1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 19, 22, 27, 32, 44};
+constexpr double kMostTurnsOfPieces = 8;
 
 /// On SMs of 100 KB beside them those of its kernels called xmma (sm80_xmma_gemm_..._tilesize96x128x32_stage4, 160x128x32,
 /// 192x128x32 in published traces), half as wide ones too. Rows of an RTX A6000 ask for them; an A100's, whose scalars were
@@ -53,7 +57,18 @@ bool feeds_by_maps(const Context& c) {
          gemm::whole_units(c.task) && c.task.dequant_per_weight == 0;
 }
 
-bool in_pairs(const GemmTask& t) { return std::fmod(t.k, 2) == 0 && std::fmod(t.n, 2) == 0; }
+/// Rows that are no whole 16-byte units, which no kernel for tensor maps takes: pairs of elements where all rows have
+/// an even number of them, else single ones. Of four bytes there are no pairs. (Names of 290 launches on an H200,
+/// 2026-11-28: "align2" and "align1"; 50258 columns in tf32 "align1".)
+bool in_pieces(const Context& c) { return c.path.kind == TensorPath::Kind::mma_sync && !gemm::whole_units(c.task); }
+
+bool in_pairs(const GemmTask& t) {
+  constexpr double kHalf = 2;
+  return t.input_bytes <= kHalf && std::fmod(t.k, 2) == 0 && std::fmod(t.n, 2) == 0;
+}
+
+/// Of 16 bits and fewer no cp.async fetches one alone: kernels of sm_75, which pass them through registers.
+bool through_registers(const Context& c) { return in_pieces(c) && !in_pairs(c.task) && c.task.input_bytes <= 2; }
 
 class CpAsyncPlanner {
  public:
@@ -85,19 +100,18 @@ class CpAsyncPlanner {
     return e;
   }
 
-  /// Rows that are no whole 16-byte units: pairs of elements by cp.async, single ones through registers. The load unit
-  /// is busy 7 clocks with an instruction of 32 pairs or elements. Pairs: between 6, as products with a vocabulary of 30522 ask
-  /// (nine launches of training iterations on an H200), and 8 (K of 700). Elements: six launches with a vocabulary of 50257. All
-  /// of the training side.
+  /// The load unit is busy so long with an instruction of 32 pieces.
   void adapt(TileLayout& t) const {
-    constexpr double kWarp = 32, kPairClk = 7.3, kSingleClk = 7.1;
-    if (c.path.kind != TensorPath::Kind::mma_sync || gemm::whole_units(c.task)) return;
-    const bool pairs = in_pairs(c.task);
-    const double piece = c.task.input_bytes * (pairs ? 2 : 1);
-    t.pieces_clk += t.costs->stage_bytes / piece / kWarp * (pairs ? kPairClk : kSingleClk);
+    if (in_pieces(c)) t.pieces_clk += t.costs->stage_bytes / piece() / kWarp * piece_clk();
   }
 
-  WorkSplit split(const TileLayout& t, double splits) const { return gemm::tiled(t, splits); }
+  /// The result leaves in pieces too, once a CTA.
+  WorkSplit split(const TileLayout& t, double splits) const {
+    WorkSplit s = gemm::tiled(t, splits);
+    if (in_pieces(c))
+      s.once_clk += t.costs->tile_m * t.costs->tile_n * c.task.input_bytes / piece() / kWarp * kStoreClk;
+    return s;
+  }
 
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     return gemm::launch_demand(c, t, split, traffic);
@@ -106,8 +120,47 @@ class CpAsyncPlanner {
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }
 
  private:
+  static constexpr double kWarp = 32;
+  /// An instruction that stores as many pieces of the result.
+  static constexpr double kStoreClk = 7;
+
+  double piece() const { return c.task.input_bytes * (in_pairs(c.task) ? 2 : 1); }
+
+  /// Of what 170 launches of training shapes take a step, tensor units and operands from shared memory beside it
+  /// (H200, 2026-11-28). Through registers, where rows of K on both sides are whole lines of 128 bytes, the lanes of
+  /// an instruction that read several rows meet in the same banks of L1: K of 768, 832 and 896 take 23.4 us a step,
+  /// 800 17.9, 770 17.4 (2048 rows, 16385 columns). Why fp32 elements along N take more than along K was not found,
+  /// nor why tiles of 64 x 64 of few rows take half as much again.
+  double piece_clk() const {
+    constexpr double kPairClk = 5.8, kSingleClk = 6.8, kSameBanksClk = 8.3, kWordClk = 5.9, kWordAcrossClk = 7.1,
+                     kLine = 128, kUnit = 16;
+    const GemmTask& t = c.task;
+    if (in_pairs(t)) return kPairClk;
+    if (!through_registers(c))
+      return t.weights_kn && std::fmod(t.n * t.weight_bytes, kUnit) != 0 ? kWordAcrossClk : kWordClk;
+    return !t.weights_kn && std::fmod(t.k * t.input_bytes, kLine) == 0 ? kSameBanksClk : kSingleClk;
+  }
+
   const Context& c;
 };
+
+/// Kernels of single elements have 64 x 64 and larger tiles; up to four rows run on lanes ("gemmSN"), which takes
+/// within a third what a narrower tile would (56 launches).
+void add_pieces(const std::vector<TileCosts>& menu, const Context& c, std::span<const double> some_splits,
+                Search<CpAsyncPlanner>& search) {
+  constexpr int kNarrow = 64;
+  constexpr double kOnLanes = 4;
+  const int least = in_pairs(c.task) || c.task.m <= kOnLanes ? 1 : kNarrow;
+  for (const TileCosts& e : menu) {
+    if (std::min(e.tile.rows, e.tile.cols) < least || !gemm::fits(e, c.smem)) continue;
+    const TileLayout& t = search.lay_out(e);
+    const double slots = c.rates.sm_count * e.resident;
+    for (const double splits : some_splits) {
+      if (splits > 1 && (t.tiles * splits > kMostTurnsOfPieces * slots || t.k_steps < 2 * splits)) break;
+      search.add(t, splits);
+    }
+  }
+}
 
 }  // namespace
 
@@ -136,12 +189,11 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache, bool whole_
   };
   constexpr int kAny = 128 * 256, kSingles = 128 * 128;
   Search<CpAsyncPlanner> search(planner, c, cache);
-  // single elements along K on both sides: cuBLAS has no larger tile for them (vocabularies of 50257, each recorded launch)
-  if (c.path.kind == TensorPath::Kind::mma_sync && !c.task.weights_kn && !gemm::whole_units(c.task) &&
-      !in_pairs(c.task)) {
+  if (in_pieces(c)) {
     std::vector<TileCosts> few;
-    fill(few, kSingles);
-    search.add_menu(few, splits);
+    fill(few, (through_registers(c) && !c.task.weights_kn) || c.task.dequant_per_weight > 0 ? kSingles : kAny);
+    add_pieces(few, c, whole_k ? std::span(kSplitsOfPieces).first(1) : kSplitsOfPieces, search);
+    if (search.empty()) search.add_menu(few, splits);
     return search.run();
   }
   // kernels that unpack weights in registers have none left for more: 128 x 128 at most (TensorRT-LLM, cutlass_heuristic.cpp:

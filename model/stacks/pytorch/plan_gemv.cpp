@@ -136,16 +136,38 @@ void by_columns(Demand& d, const GemmTask& t, const Rates& m) {
   d.step_latency = kernel.row_clk / m.clock;
 }
 
+/// One product with one row, as a head over a vocabulary that is not padded has: rows of weights (columns of [K,N])
+/// of a CTA, its threads, loads that a thread has on their way. What an SM has on its way is the limit: gemv2T with
+/// 66 registers draws 2.6 to 3.0 TB/s in 16 bits, 4.0 in fp32 (45 launches, H200, 2026-11-28). `kFewTall`: gemvx with 159
+/// registers.
+struct LongRows {
+  double rows, threads, ctas_per_sm, loads;
+};
+constexpr LongRows kTall{8, 128, 7, 8}, kFewTall{4, 128, 3, 32}, kAcross{32, 512, 1, 10};
+
+void by_long_rows(Demand& d, const GemmTask& t, const Rates& m) {
+  constexpr double kMostOfFew = 2400;  // between 2004 and 3072
+  const LongRows& kernel = t.weights_kn ? kAcross : t.n <= kMostOfFew ? kFewTall : kTall;
+  d.plan.threads = static_cast<std::int64_t>(kernel.threads);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
+  d.plan.ctas = static_cast<std::int64_t>(parts(t.n, kernel.rows));
+  d.plan.steps = d.plan.longest = parts(kernel.rows * t.k, kernel.threads * kernel.loads);
+  d.step_latency = m.dram_latency;
+}
+
 }  // namespace
 
 bool runs_as_gemv(const GemmTask& t) {
-  return t.kind == GemmKind::dense && t.m == 1 && t.batch > 1 && t.input_bytes == 2 && t.weight_bytes == 2 &&
-         !gemm::whole_units(t);
+  if (t.kind != GemmKind::dense || t.m != 1 || t.weight_bytes != t.input_bytes) return false;
+  const bool halves = t.input_bytes == 2 && !gemm::whole_units(t);
+  if (t.batch > 1) return halves;
+  return t.input_bytes == 4 || (halves && !t.weights_kn);
 }
 
 Demand gemv_demand(const GemmTask& t, const Rates& m) {
   Demand d;
-  if (t.weights_kn) by_columns(d, t, m);
+  if (t.batch <= 1) by_long_rows(d, t, m);
+  else if (t.weights_kn) by_columns(d, t, m);
   else by_rows(d, t, m);
   const double elements = t.batch * t.n * t.k;
   const double steps = static_cast<double>(d.plan.ctas) * d.plan.steps;
