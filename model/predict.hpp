@@ -77,7 +77,7 @@ class Launches {
 
 struct OpPrediction {
   /// One execution among others back to back in a CUDA graph: its launches plus a graph gap each. (A profiler's kernel
-  /// duration is the same without the gaps: the sum of launches[i].time.total.)
+  /// duration is the same but for the part of each gap that it shows as idle: kernel_time() of model/report/report.hpp.)
   Seconds time;
   Seconds low, high;           ///< 5-95 % band; low <= time <= high, low >= roofline
   Seconds roofline;            ///< what no kernel can be faster than, as the operands are found

@@ -205,6 +205,7 @@ constexpr std::array kFamilyScalars{
     "element_B_per_s"sv,
     "exposed"sv,
     "fixed_s"sv,
+    "gap_inside_s"sv,
     "half_lines_fraction"sv,
     "in_flight_B"sv,
     "issue_start_clk"sv,

@@ -73,6 +73,10 @@ struct FamilyScalars {
   /// the number of counters, tokens or nodes (model/stacks/deepep/provider.cpp); of our collectives a turn of what goes
   /// by elements (model/stacks/own/plan_peers.cpp).
   Seconds counter;
+  /// A profiler's duration of a launch beyond its own time here: of the gap between two launches the profiler shows as idle
+  /// what is behind the work of the one, and counts what is before the first CTA of the other as the other's. All of the gap
+  /// for families that were fitted to a profiler's durations as they are.
+  Seconds gap_inside;
   /// Share of the tensor peak at `Rates::clock` that the power limit leaves to dense work at first, and when it
   /// lasts.
   double tensor_burst = 1, tensor_steady = 1;

@@ -59,6 +59,7 @@ FamilyScalars read_family(const Calibration& calibration, const Rates& m, const 
   f.in_flight = section.number_or("in_flight_B", 0) * units::B;
   f.sm_in_flight = section.number_or("sm_in_flight_B", 0) * units::B;
   f.counter = section.seconds_or_zero("counter_s");
+  f.gap_inside = section.seconds_or_zero("gap_inside_s");
   f.link_share = section.number_or("link_share_fraction", 1);
   f.channel = section.number_or("channel_B_per_s", 0) * units::B_per_s;
   f.element = section.number_or("element_B_per_s", 0) * units::B_per_s;

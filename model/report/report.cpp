@@ -74,13 +74,6 @@ Mfu mfu_of(const StepPrediction& step, const Gpu& gpu) {
   return mfu;
 }
 
-Seconds kernel_time(const OpPrediction& op) {
-  if (op.launch_count == 0) return op.time;
-  Seconds sum;
-  for (int i = 0; i < op.launch_count; ++i) sum += op.launches[static_cast<std::size_t>(i)].time.total;
-  return sum;
-}
-
 std::string weight_format(const Llm& llm, const Workload& workload) {
   if (workload.precision_given) return std::string(name(workload.precision));
   const Quantization& stored = llm.quantization;

@@ -11,6 +11,7 @@
 #include "model/advice.hpp"
 #include "model/failures.hpp"
 #include "model/generate.hpp"
+#include "model/kernel_time.hpp"
 #include "model/load_time.hpp"
 #include "model/predict.hpp"
 #include "model/report/columns.hpp"
@@ -58,9 +59,6 @@ struct Mfu {
   bool datasheet = false;
 };
 Mfu mfu_of(const StepPrediction& step, const Gpu& gpu);
-
-/// Of one execution as a profiler shows it: without the gaps between launches.
-Seconds kernel_time(const OpPrediction& op);
 
 /// What a table says of memory: the verdict, what is held, what would fit.
 std::string memory_lines(const MemoryNeed& need, const Fit& fit, const TextStyle& style);

@@ -70,7 +70,8 @@ TEST(FamilyScalars, AreReadByName) {
                          "counter_s",
                          "tensor_burst_fraction",
                          "tensor_steady_fraction",
-                         "clock_droop_fraction"};
+                         "clock_droop_fraction",
+                         "gap_inside_s"};
   double value = 0.01;
   for (const char* name : names) set(c, "library.gemm", name, value += 0.01);
   const FamilyScalars f = Read(alone("cublas"), c).family(cublas::kGemm);
@@ -91,6 +92,7 @@ TEST(FamilyScalars, AreReadByName) {
   EXPECT_DOUBLE_EQ(f.tensor_burst, 0.16);
   EXPECT_DOUBLE_EQ(f.tensor_steady, 0.17);
   EXPECT_DOUBLE_EQ(f.skipped_cycles, 0.18);
+  EXPECT_DOUBLE_EQ(f.gap_inside.in(units::s), 0.19);
   EXPECT_DOUBLE_EQ(f.fixed.in(units::us), 1);
   EXPECT_TRUE(f.on_file);
 }

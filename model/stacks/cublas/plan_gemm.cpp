@@ -191,6 +191,9 @@ class TmaPlanner {
       d.step_latency = std::max(d.step_latency, split.once_clk / split.steps * c.clk);
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
+    // nobody asks for a bias before the last product is there: 0.3 us at 1 to 16 rows, where biases take turns as
+    // weights do (51 products beside 178 without, data/measurements/h200/pytorch/few_rows.jsonl.gz)
+    if (c.task.bias_bytes > 0) d.serial_latency += c.rates.gpu.memory.latency;
     // wgmma's sums of a block are scaled in registers; tcgen05 takes scales with the operands
     d.exposed_clk = c.task.block > 1 && c.path.kind == TensorPath::Kind::wgmma ? c.family.step_clk : 0;
     // warpgroups that take turns begin one after the other
