@@ -94,7 +94,7 @@ std::vector<std::string> expression_names(std::string_view op);
 struct Rewrites {
   std::vector<NodeRule> rules;
   /// Families whose whole lists were held against what ran; empty: nobody says.
-  std::vector<std::string> held;
+  std::vector<std::string> held = {};
   bool empty() const { return rules.empty(); }
   bool is_held(std::string_view model_type) const;
   /// Whether products of such a family have casts of their own under autocast.
