@@ -53,8 +53,9 @@ def counted(term, point, known={}):
 def terms_of(point):
     """By phase, {term: count} of a point."""
     plain = {**point, "recompute": False}
+    begin = ["forward_begin"]  # once, whatever is computed again
     forward = ["forward_call", "forward_layer"] + (["experts_layer"] if re.search("moe|mixtral", point["model"]) else [])
-    found = {"forward": {name: counted(name, plain) for name in forward},
+    found = {"forward": {name: counted(name, plain) for name in begin + forward},
              "backward": {name: counted(name, point) for name in ("backward_call", "backward_layer", "further_launch")}}
     if point["recompute"]:
         found["forward"]["kept_layer"] = counted("kept_layer", point)

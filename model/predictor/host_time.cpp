@@ -123,7 +123,9 @@ void add_time_beside_calls(HostAndGpu& step, const Graph& graph, const TrainingH
   const EagerParameters& eager = graph.eager;
   const Layers layers(graph);
   const Seconds launch = own.narrow_launch;
+  const auto passes = static_cast<double>(graph.pipeline.micro_batches);
   const double again = own.forward_layer + own.again_layer;
+  step.host[kForwardFront] += passes * own.forward_begin * launch;
   step.host[kForwardLayers] += (layers.forward * own.forward_layer + layers.experts * own.experts_layer) * launch;
   step.host[kForwardLayers] += layers.again * own.kept_layer * launch;
   step.host[kBackwardLayers] += (layers.backward * own.backward_layer + layers.again * again) * launch;
@@ -134,7 +136,6 @@ void add_time_beside_calls(HostAndGpu& step, const Graph& graph, const TrainingH
     step.update += tensors * (walks * own.walked_tensor + lists * own.listed_tensor) * launch;
     return;
   }
-  const auto passes = static_cast<double>(graph.pipeline.micro_batches);
   step.host[kForwardFront] += passes * own.gathered_unit * launch;
   step.host[kForwardLayers] += passes * (units - 1) * own.gathered_unit * launch;
   const double gathered_again = eager.gathers_again ? passes * own.gathered_again_unit : 0;

@@ -20,7 +20,8 @@ struct OfPhase {
   const char* key;
   double TrainingHost::*launches;
 };
-constexpr std::array<OfPhase, 16> kOfPhases{{{"forward_call", &TrainingHost::forward_call},
+constexpr std::array<OfPhase, 17> kOfPhases{{{"forward_call", &TrainingHost::forward_call},
+                                             {"forward_begin", &TrainingHost::forward_begin},
                                              {"further_launch", &TrainingHost::further_launch},
                                              {"forward_layer", &TrainingHost::forward_layer},
                                              {"experts_layer", &TrainingHost::experts_layer},
@@ -40,10 +41,10 @@ constexpr std::array<OfPhase, 16> kOfPhases{{{"forward_call", &TrainingHost::for
 constexpr const char* kStacks = "stacks";  // of the data folder
 
 TrainingHost read_training(const JsonValue& v) {
-  v.refuse_unknown_keys({"narrow_launch", "forward_call", "further_launch", "forward_layer", "experts_layer",
-                         "backward_call", "backward_layer", "kept_layer", "again_layer", "gathered_unit",
-                         "gathered_again_unit", "summed_unit", "summed_tensor", "walked_tensor", "listed_tensor",
-                         "walked_shard", "listed_shard", "source"});
+  v.refuse_unknown_keys({"narrow_launch", "forward_begin", "forward_call", "further_launch", "forward_layer",
+                         "experts_layer", "backward_call", "backward_layer", "kept_layer", "again_layer",
+                         "gathered_unit", "gathered_again_unit", "summed_unit", "summed_tensor", "walked_tensor",
+                         "listed_tensor", "walked_shard", "listed_shard", "source"});
   TrainingHost out;
   out.narrow_launch = v.at("narrow_launch").as_seconds();
   if (out.narrow_launch <= Seconds{}) v.at("narrow_launch").fail("expected a time above 0");

@@ -8,16 +8,16 @@ namespace plumbline {
 /// All in launches of the narrow model on the same host (tools/measure_host.py), so that a host is one time: found by
 /// tools/fit_training_hosts.py on iterations that have next to no work for the GPU. Of a stack's file, "training":
 ///
-///   { "narrow_launch": "32 us", "forward_call": 0.8, "forward_layer": 19, "experts_layer": 33, "further_launch": 0.2,
-///     "backward_call": 0.8, "backward_layer": 19, "kept_layer": 25, "again_layer": 30, "gathered_unit": 50,
-///     "gathered_again_unit": 20, "summed_unit": 30, "summed_tensor": 0.4, "walked_tensor": 0.3, "listed_tensor": 0.1,
-///     "walked_shard": 1, "listed_shard": 0.2, "source": "..." }
+///   { "narrow_launch": "32 us", "forward_call": 0.8, "forward_begin": 61, "forward_layer": 14, "experts_layer": 20,
+///     "further_launch": 0.2, "backward_call": 0.6, "backward_layer": 21, "kept_layer": 25, "again_layer": 27,
+///     "gathered_unit": 50, "gathered_again_unit": 20, "summed_unit": 30, "summed_tensor": 0.4, "walked_tensor": 0.3,
+///     "listed_tensor": 0.1, "walked_shard": 1, "listed_shard": 0.2, "source": "..." }
 struct TrainingHost {
   /// Of a host that nobody measured; 0: the file does not say, all calls are HostTime::each_launch.
   Seconds narrow_launch;
-  /// Of the forward pass: a call that launches, a launch more that a library makes in it; of each layer and each that has
-  /// experts, modules, shapes and views in Python.
-  double forward_call = 0, further_launch = 0, forward_layer = 0, experts_layer = 0;
+  /// Of the forward pass: a call that launches, a launch more that a library makes in it; once, what the model's own
+  /// forward() does around its layers; of each layer and each that has experts, modules, shapes and views in Python.
+  double forward_begin = 0, forward_call = 0, further_launch = 0, forward_layer = 0, experts_layer = 0;
   /// Of the backward pass, by autograd's thread: a call, and of each layer the nodes that launch nothing.
   double backward_call = 0, backward_layer = 0;
   /// Of a layer that is computed again, beside its forward pass once more: hooks of what is saved and the generator's state

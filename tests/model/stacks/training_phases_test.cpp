@@ -21,10 +21,10 @@ using testing_support::training;
 
 /// hf-sdpa's file with such a host.
 std::string file_that_counts(const std::string& term) {
-  static const char* const kTerms[] = {"forward_call",  "further_launch",      "forward_layer", "experts_layer",
-                                       "backward_call", "backward_layer",      "kept_layer",    "again_layer",
-                                       "gathered_unit", "gathered_again_unit", "summed_unit",   "summed_tensor",
-                                       "walked_tensor", "listed_tensor",       "walked_shard",  "listed_shard"};
+  static const char* const kTerms[] = {
+      "forward_call",  "further_launch", "forward_layer", "experts_layer",       "backward_call", "backward_layer",
+      "kept_layer",    "again_layer",    "gathered_unit", "gathered_again_unit", "summed_unit",   "summed_tensor",
+      "walked_tensor", "listed_tensor",  "walked_shard",  "listed_shard",        "forward_begin"};
   std::string phases = R"("training": {"narrow_launch": "1 s")";
   for (const std::string each : kTerms) phases += ", \"" + each + "\": " + (each == term ? "1" : "0");
   phases += R"(, "source": "none"})";
@@ -50,12 +50,14 @@ TEST(TrainingPhases, LayersAreCountedInEachPass) {
   Workload w = training(1, 64);
   EXPECT_EQ(counted("forward_layer", w), 16);
   EXPECT_EQ(counted("backward_layer", w), 16);
+  EXPECT_EQ(counted("forward_begin", w), 1);
   EXPECT_EQ(counted("kept_layer", w), 0);
   EXPECT_EQ(counted("experts_layer", w), 0);
   const double forward = counted("forward_call", w), backward = counted("backward_call", w);
   EXPECT_GT(backward, 1.5 * forward);
   w.training.recompute = Recompute::full;
   EXPECT_EQ(counted("forward_layer", w), 32) << "a layer that is computed again is a forward pass";
+  EXPECT_EQ(counted("forward_begin", w), 1);
   EXPECT_EQ(counted("kept_layer", w), 16);
   EXPECT_EQ(counted("again_layer", w), 16);
   EXPECT_GT(counted("forward_call", w), 1.8 * forward);
@@ -76,6 +78,7 @@ TEST(TrainingPhases, HooksAreCountedWhereReplicasAre) {
   EXPECT_EQ(counted("gathered_again_unit", kept), 0);
   Workload parts = on_two(2, 64, 3);
   parts.training.micro_batch = 1;
+  EXPECT_EQ(counted("forward_begin", parts), 2);
   EXPECT_EQ(counted("gathered_unit", parts), 34);
   EXPECT_EQ(counted("summed_unit", parts), 17);
   EXPECT_EQ(counted("forward_layer", parts), 32);
