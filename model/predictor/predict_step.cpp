@@ -5,6 +5,7 @@
 #include "arch/error.hpp"
 #include "arch/fabric/cluster.hpp"
 #include "arch/gpu/peaks.hpp"
+#include "model/kernel_time.hpp"
 #include "model/machine/parts.hpp"
 #include "model/predictor/host_time.hpp"
 #include "model/predictor/predict_internal.hpp"
@@ -77,7 +78,10 @@ void add_shares(const NodePrediction& n, const Rates& m, double executions, Seco
     (n.op.bound == Bound::memory ? share.memory : share.compute) += part(count * n.op.time, step);
     return;
   }
-  share.launch += part(count * (n.gap + n.op.launch_count * m.gap_graph), step);
+  // what a profiler shows as its kernels' is latency, not idle time between launches (model/kernel_time.hpp)
+  const Seconds gaps = n.gap + n.op.launch_count * m.gap_graph, inside = std::min(gaps, gaps_inside(n.op));
+  share.launch += part(count * (gaps - inside), step);
+  share.latency += part(count * inside, step);
   for (int i = 0; i < n.op.launch_count; ++i) {
     const LaunchTime& t = n.op.launches[static_cast<std::size_t>(i)].time;
     for (std::size_t k = 0; k < kResourceCount; ++k) {
