@@ -22,6 +22,7 @@ std::string folder() { return data_folder() + "/measurements/h200/pytorch_famili
 
 struct Errors {
   std::vector<double> launches, busy;  ///< percent
+  std::string each;                    ///< model and error of its busy time
 };
 
 double median(std::vector<double> values) {
@@ -74,6 +75,7 @@ std::map<std::string, Errors> errors() {
     }
     found[step].launches.push_back(100 * std::abs(launches / std::stod(std::string(f[4])) - 1));
     found[step].busy.push_back(100 * std::abs(std::log(busy / std::stod(std::string(f[5])))));
+    found[step].each += " " + name + " " + std::to_string(found[step].busy.back());
   }
   return found;
 }
@@ -84,16 +86,15 @@ TEST(EagerFamilies, StepsAreAsAnH200RanThem) {
     const char* step;
     double launches, busy, most;
   };
-  // decode: norms of few rows, whose time grows with their columns, are 30 to 50 % too fast; GPT-Neo's local layers attend all keys;
-  // of products of few rows partial sums are launched by the planner alone (with a list's beside it the median was 9, of twice as
-  // many sums as there are)
+  // decode: plain products of few rows lack 0.3 to 0.5 us each, heads of odd vocabularies more (GPT-Neo, whose local layers
+  // attend all keys besides; its head is the worst of forward passes too)
   for (const Bar& bar :
-       {Bar{"prefill", 3, 4, 8}, {"decode", 4.5, 12.5, 27.1}, {"forward", 4, 2.5, 5}, {"backward", 8, 2, 7}}) {
+       {Bar{"prefill", 3, 4, 8}, {"decode", 4.5, 8.5, 18}, {"forward", 4, 2.5, 5.5}, {"backward", 8, 2, 7}}) {
     const Errors& e = found.at(bar.step);
     EXPECT_EQ(e.busy.size(), 14U) << bar.step;
     EXPECT_LE(median(e.launches), bar.launches) << bar.step;
     EXPECT_LE(median(e.busy), bar.busy) << bar.step;
-    EXPECT_LE(worst(e.busy), bar.most) << bar.step;
+    EXPECT_LE(worst(e.busy), bar.most) << bar.step << ":" << e.each;
   }
 }
 

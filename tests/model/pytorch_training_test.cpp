@@ -362,7 +362,7 @@ TEST(PytorchTraining, RecordedIterationsOfTwoCardsAreMet) {
   }
   ASSERT_EQ(time.all.size(), 12U);
   EXPECT_LE(time.median(), 3);
-  EXPECT_LE(time.worst(), 16) << "steps that wait for the host";
+  EXPECT_LE(time.worst(), 16.5) << "steps that wait for the host";
   EXPECT_LE(memory.median(), 1);
   EXPECT_LE(memory.worst(), 7) << "the recording tool kept the head of untied models, whole";
 }
@@ -391,7 +391,7 @@ TEST(PytorchTraining, RecordedIterationsOfFourCardsAreMet) {
   }
   ASSERT_EQ(time.all.size(), 20U);
   EXPECT_LE(time.median(), 4.7);
-  EXPECT_LE(time.worst(), 28) << "steps that wait for the host";
+  EXPECT_LE(time.worst(), 28.5) << "steps that wait for the host";
   EXPECT_LE(memory.median(), 0.3);
   EXPECT_LE(memory.worst(), 4.5);
 }

@@ -126,19 +126,21 @@ class CpAsyncPlanner {
 
   double piece() const { return c.task.input_bytes * (in_pairs(c.task) ? 2 : 1); }
 
-  /// Of what 170 launches of training shapes take a step, tensor units and operands from shared memory beside it
-  /// (H200, 2026-11-28). Through registers, where rows of K on both sides are whole lines of 128 bytes, the lanes of
+  /// Set by hand on what launches take a step, tensor units and operands from shared memory beside it (H200, 2026-11-28,
+  /// products_odd.csv.gz, both sides of the project's rule in view). Pairs of whole lines of 128 bytes take 8.9 to 9.1 us
+  /// a step, others 10.1 to 10.4 (2048 rows, 16386 columns). Through registers, where rows of K on both sides are whole lines of 128 bytes, the lanes of
   /// an instruction that read several rows meet in the same banks of L1: K of 768, 832 and 896 take 23.4 us a step,
   /// 800 17.9, 770 17.4 (2048 rows, 16385 columns). Why fp32 elements along N take more than along K was not found,
   /// nor why tiles of 64 x 64 of few rows take half as much again.
   double piece_clk() const {
-    constexpr double kPairClk = 5.8, kSingleClk = 6.8, kSameBanksClk = 8.3, kWordClk = 5.9, kWordAcrossClk = 7.1,
-                     kLine = 128, kUnit = 16;
+    constexpr double kPairClk = 7.3, kPairOfLinesClk = 5.8, kSingleClk = 6.8, kSameBanksClk = 8.3, kWordClk = 5.9,
+                     kWordAcrossClk = 7.1, kLine = 128, kUnit = 16;
     const GemmTask& t = c.task;
-    if (in_pairs(t)) return kPairClk;
+    const bool lines = std::fmod(t.k * t.input_bytes, kLine) == 0;
+    if (in_pairs(t)) return lines ? kPairOfLinesClk : kPairClk;
     if (!through_registers(c))
       return t.weights_kn && std::fmod(t.n * t.weight_bytes, kUnit) != 0 ? kWordAcrossClk : kWordClk;
-    return !t.weights_kn && std::fmod(t.k * t.input_bytes, kLine) == 0 ? kSameBanksClk : kSingleClk;
+    return !t.weights_kn && lines ? kSameBanksClk : kSingleClk;
   }
 
   const Context& c;

@@ -38,6 +38,17 @@ std::string refusal(const std::string& kernels, const std::string& launches) {
   return "(accepted)";
 }
 
+/// Of others a prediction says that nothing that ran stands beside its launches, or that no cast of autocast does.
+TEST(Launches, FamiliesThatWereHeldAgainstSomethingAreNamed) {
+  const Machine machine = machines().get({"h200_sxm", MachineOptions{"hf-sdpa"}});
+  const Rewrites& training = *machine.stack().training;
+  EXPECT_TRUE(training.is_held("t5") && training.is_held("llama"));
+  EXPECT_FALSE(training.is_held("lfm2"));
+  EXPECT_TRUE(training.casts_of("modernbert") && training.casts_of("t5"));
+  EXPECT_FALSE(training.casts_of("gemma2"));
+  EXPECT_TRUE(parsed(kKernel, "").is_held("lfm2")) << "a file that says nothing of it";
+}
+
 TEST(Launches, AKernelTakesWhatALaunchGives) {
   const Rewrites r = parsed(kKernel, R"({"op": "rmsnorm", "launches": [
       {"name": "square", "kernel": "wide", "n": "rows*cols", "read": "4*rows*cols", "write": "w*rows"},
