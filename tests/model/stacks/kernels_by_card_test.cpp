@@ -227,7 +227,7 @@ TEST(KernelsByCard, FewRowsOfEightBitFloatsAreMultipliedOnLanes) {
   for (const char* card : {"l40s", "rtx_pro_6000_server"}) {
     const OpPrediction few = on(card, rounded_product(8), "trt-llm");
     EXPECT_EQ(few.provider, "trtllm_products") << card;
-    EXPECT_EQ(few.launches[few.launch_count - 1].demand.plan.ctas, 4096 / 2) << card;
+    EXPECT_EQ(few.launches[static_cast<std::size_t>(few.launch_count - 1)].demand.plan.ctas, 4096 / 2) << card;
     EXPECT_EQ(on(card, rounded_product(9), "trt-llm").provider, "cublas") << card;
     EXPECT_LE(on(card, product(8, "fp8"), "trt-llm").time, 1.3 * on(card, product(16, "fp8"), "trt-llm").time) << card;
   }
