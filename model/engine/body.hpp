@@ -192,6 +192,8 @@ class BodyTerms {
     if (all <= Bytes{}) return {};
     auto time =
         dram_time<N>(d.dram_read, d.dram_write, m) / N::factor(family.dram_share * d.dram_share, "by access pattern");
+    if (d.held > Bytes{})
+      time = time + N::number(d.held, "held") / (N::number(m.l2, "L2") * N::factor(v.l2, "of the clock"));
     if (d.dealt_once) {
       const double loss = (uneven_fill(f.last, m) - 1) * f.last / f.ctas;
       time = time * N::factor(1 + loss, "for uneven fill");

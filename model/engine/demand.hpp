@@ -82,7 +82,10 @@ struct Demand {
   // per launch
   Bytes l2_distinct, l2_written;  ///< beside `lookups`: lines that are read at all, and written
   Bytes dram_read, dram_write;    ///< after L2 filtering
-  double dram_share = 1;          ///< of DRAM's rate that accesses in such pieces reach, beside the family's
+  /// Of the launch: what it reads beside these and L2 holds. Both are asked for at the same time, and a CTA goes on when DRAM's
+  /// is there: nothing else hides its passage.
+  Bytes held;
+  double dram_share = 1;  ///< of DRAM's rate that accesses in such pieces reach, beside the family's
   /// Of `dram_read` and of `dram_write` each: partial results of another launch of the operator that L2 does not hold,
   /// however warm the operands are.
   Bytes partials;

@@ -46,7 +46,8 @@ Seconds LowerBound::dram(const Demand& d, const engine::Filling& f) const {
   if (all <= Bytes{}) return Seconds{};
   const double r = d.dram_read / all;
   const Seconds moved = (d.dram_read * per_read_ + d.dram_write * per_write_) *
-                        (1.0 + 2.0 * std::min(1.0 - r, 2.0 * r) * m.dram_mix_loss);
+                            (1.0 + 2.0 * std::min(1.0 - r, 2.0 * r) * m.dram_mix_loss) +
+                        d.held * per_l2_;
   if (d.in_flight <= Bytes{}) return moved;
   return std::max(moved, f.waves * (all * m.dram_latency / (f.ctas * d.in_flight)));
 }

@@ -172,6 +172,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth w
                     .gemm_plan = options.gemm_plan,
                     .attention_plan = options.attention_plan,
                     .resident = options.resident,
+                    .held = options.held,
                     // what stands in for kernels of ours is cut by our planner
                     .cutting = options.cut_by_time || origin.stack.stack.kernels() == KernelSet::own ? Cutting::by_time
                                                                                                      : Cutting::by_rule,

@@ -49,11 +49,8 @@ bool comes_from(const Graph& graph, std::size_t node, std::size_t other) {
          std::find(depends.begin(), depends.end(), static_cast<int>(other)) != depends.end();
 }
 
-/// Whether L2 still holds what a node reads, of the step's nodes the first `i` being priced. A predecessor's result is
-/// written all along; when more than L2 holds passes through meanwhile, its first part is gone again, and a kernel is
-/// as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold 2.1, in steps of Llama-3.1-8B 2.2;
-/// own measurement on an H200, 2026-11-20.)
-bool finds_warm(const StepPrediction& out, std::size_t i, const Rates& m) {
+/// Whether the predecessor of a node is what has just written its input.
+bool follows_its_input(const StepPrediction& out, std::size_t i, const Rates& m) {
   const Node& node = out.graph.nodes[i];
   if (i == 0 || !(node.launch || reads_predecessor(node.op))) return false;
   // the first launch of an update's loop reads another tensor than the one before, whose gradient is of the backward
@@ -62,7 +59,31 @@ bool finds_warm(const StepPrediction& out, std::size_t i, const Rates& m) {
   if (node.pass == Pass::update && segment.layers && static_cast<int>(i) == segment.first) return false;
   if (out.graph.side_by_side && !comes_from(out.graph, i, i - 1))
     return false;  // another half of the batch came between
-  return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity && distance_of_tables(out, i) <= m.l2_capacity;
+  return distance_of_tables(out, i) <= m.l2_capacity;
+}
+
+/// A launch that does nothing but pass through its operands.
+bool only_streams(const Op& op) {
+  const auto* custom = std::get_if<CustomOp>(&op);
+  if (custom != nullptr) return custom->instructions <= 0 && custom->chain <= 0 && custom->in_flight <= Bytes{};
+  const auto* row = std::get_if<Rowwise>(&op);
+  return row != nullptr && !row_of(row->kind).statistic;
+}
+
+/// What L2 still holds of what a node reads, as a share, of the step's nodes the first `i` being priced: its predecessor's
+/// result, no more of it than the predecessor wrote. Between a line's being written and being read half of what both move
+/// passes through in the mean; L2 replaces lines wherever they are, so that of more than it holds a part is left. (An addition of
+/// two operands of 4.2 MB takes 2.4 us with both in L2, 3.5 where a product has just written one, 4.1 with neither, and 3.4
+/// to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of ../pytorch_training.)
+double held_of_input(const StepPrediction& out, std::size_t i, const Rates& m) {
+  if (!follows_its_input(out, i, m)) return 0;
+  if (!only_streams(out.graph.nodes[i].op)) return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity ? 1 : 0;
+  const Work own = work(out.graph.nodes[i].op), before = work(out.graph.nodes[i - 1].op);
+  if (own.read <= Bytes{}) return 1;
+  if (out.graph.nodes[i].pass == Pass::update && before.bytes() > m.l2_capacity) return 0;
+  const Bytes passes = 0.5 * (own.bytes() + before.bytes());
+  const double left = passes > m.l2_capacity ? m.l2_capacity / passes : 1;
+  return left * std::min(1.0, before.write / own.read);
 }
 
 double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0.0; }
@@ -250,10 +271,11 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
     n.node = &out.graph.nodes[i];
-    const bool warm = n.warm = finds_warm(out, i, m);
+    called.held = n.held = held_of_input(out, i, m);
     // layers of different kinds share operators: price each once
-    n.first = same.first(i, warm);
-    if (n.first == i) predict_op(n.node->op, machine, cache, warm ? Warmth::streams : Warmth::cold, planned, called);
+    n.first = same.first(i, n.held);
+    if (n.first == i)
+      predict_op(n.node->op, machine, cache, n.held > 0 ? Warmth::streams : Warmth::cold, planned, called);
     n.op = n.first == i ? planned : out.nodes[n.first].op;
     n.tax = n.hidden = n.begins = Seconds{};
     n.beside = -1;

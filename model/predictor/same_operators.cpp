@@ -8,9 +8,9 @@ namespace plumbline {
 namespace {
 
 /// Equal for equal operators: of the values of their keys (FNV-1a, 64 bits at a time).
-std::uint64_t hash_of(const Op& op, bool warm) {
+std::uint64_t hash_of(const Op& op, double held) {
   constexpr std::uint64_t kPrime = 1099511628211ULL;
-  std::uint64_t hash = 14695981039346656037ULL ^ (2 * op.index() + (warm ? 1 : 0));
+  std::uint64_t hash = 14695981039346656037ULL ^ op.index() ^ std::bit_cast<std::uint64_t>(held);
   const void* shape = shape_address(op);
   for (const Key& key : keys_of(op)) {
     hash = (hash ^ std::bit_cast<std::uint64_t>(key.get(shape))) * kPrime;
@@ -21,22 +21,22 @@ std::uint64_t hash_of(const Op& op, bool warm) {
 
 }  // namespace
 
-bool SameOperators::same(std::size_t i, std::size_t other, bool warm) const {
+bool SameOperators::same(std::size_t i, std::size_t other, double held) const {
   const Op& a = step_.graph.nodes[i].op;
   const Op& b = step_.graph.nodes[other].op;
-  return b.index() == a.index() && step_.nodes[other].warm == warm && b == a;
+  return b.index() == a.index() && step_.nodes[other].held == held && b == a;
 }
 
-std::size_t SameOperators::first(std::size_t i, bool warm) {
+std::size_t SameOperators::first(std::size_t i, double held) {
   if (!many_) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (same(i, j, warm)) return j;
+      if (same(i, j, held)) return j;
     }
     return i;
   }
-  std::vector<std::size_t>& alike = firsts_[hash_of(step_.graph.nodes[i].op, warm)];
+  std::vector<std::size_t>& alike = firsts_[hash_of(step_.graph.nodes[i].op, held)];
   for (const std::size_t j : alike) {
-    if (same(i, j, warm)) return j;
+    if (same(i, j, held)) return j;
   }
   alike.push_back(i);
   return i;

@@ -15,12 +15,12 @@ class SameOperators {
   explicit SameOperators(const StepPrediction& step) : step_(step), many_(step.graph.nodes.size() > kFew) {}
 
   /// The first node that asks for what node `i` does: `i` when there is none before it. Of the nodes before `i` it is known
-  /// whether they find their operands `warm`. To be called for each node in turn.
-  std::size_t first(std::size_t i, bool warm);
+  /// what of their operands they find `held`. To be called for each node in turn.
+  std::size_t first(std::size_t i, double held);
 
  private:
   static constexpr std::size_t kFew = 64;  ///< up to so many, looking at each is quicker than a table
-  bool same(std::size_t i, std::size_t other, bool warm) const;
+  bool same(std::size_t i, std::size_t other, double held) const;
 
   const StepPrediction& step_;
   bool many_;

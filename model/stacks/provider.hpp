@@ -96,6 +96,8 @@ struct Question {
   const GemmPlan* gemm_plan = nullptr;            ///< to be priced in place of the cheapest, where the menu has it
   const AttentionPlan* attention_plan = nullptr;  ///< the same
   Resident resident{};
+  double held =
+      1;  ///< of a stream that finds its predecessor's result: the share of its input that this is, and L2 holds
   Cutting cutting = Cutting::by_rule;
   CollectiveCall collective_call{};
   CollectiveChoice collective = CollectiveChoice::automatic;

@@ -1,9 +1,10 @@
 // What replicas of an eager framework exchange in an iteration (PyTorch 2.11).
 //
-// DistributedDataParallel (zero 0; torch/csrc/distributed/c10d/reducer.cpp) copies each gradient into a bucket, sums a bucket
-// over the ranks when its last gradient is there, beside the rest of the backward pass, and copies it back. Buckets are made
-// of gradients in the order in which they are ready and closed at 25 MiB. The last one, with the embedding's gradient, finds
-// nothing to travel beside.
+// DistributedDataParallel (zero 0; torch/csrc/distributed/c10d/reducer.cpp) copies each gradient into a bucket (one launch
+// each, which divides by the number of ranks: mark_variable_ready_dense()), sums a bucket over the ranks when its last
+// gradient is there, beside the rest of the backward pass, and copies each gradient back (finalize_bucket_dense()). Buckets
+// are made of gradients in the order in which they are ready and closed at 25 MiB. The last one, with the embedding's
+// gradient, finds nothing to travel beside.
 //
 // FSDP (2 and 3; torch/distributed/fsdp/_fully_shard) gathers a unit's parameters in front of its forward pass and, where
 // they are dropped behind it (zero 3, reshard_after_forward; with zero 2 they stay), its backward pass: shares are copied
@@ -16,6 +17,7 @@
 // gradients are summed. Where shares are wider than the layers' type (MixedPrecisionPolicy) they are cast in front of a
 // gather, and gradients in the copy in front of their sum.
 #include <algorithm>
+#include <map>
 
 #include "ops/as_double.hpp"
 #include "ops/lower/tensors.hpp"
@@ -35,20 +37,25 @@ void each_tensor(const Step& s, int i, Visit visit) {
 /// Tensors of the layers, and their buckets, filled in the order of the backward pass; what is left over waits for the last.
 struct Buckets {
   std::int64_t full = 0;
-  double in_full = 0, left = 0;  ///< elements
+  double in_full = 0, left = 0;            ///< elements
+  std::map<double, std::int64_t> tensors;  ///< of so many elements, in the layers
 };
 
 Buckets fill_buckets(const Step& s, const Llm& llm, double element_bytes, double first) {
   Buckets b;
   b.left = first;
-  const auto put = [&](double elements) {
+  const auto fill = [&](double elements) {
     b.left += elements;
     if (b.left * element_bytes < kBucket) return;
     ++b.full;
     b.in_full += b.left;
     b.left = 0;
   };
-  put(0);
+  const auto put = [&](double elements) {
+    ++b.tensors[elements];
+    fill(elements);
+  };
+  fill(0);
   for (std::size_t g = s.graph.segments.size(); g-- > 0;) {
     const Segment& segment = s.graph.segments[g];
     if (!segment.layers || segment.forward >= 0) continue;
@@ -79,8 +86,14 @@ class Exchanges {
 
   void sum_buckets(const Unit& u) {
     open(u, true);
-    copy("to_buckets"_node, u.params, shared_, shared_);
     exchange("grad_all_reduce"_node, CollectiveKind::all_reduce, NodeRole::beside_backward, u, u.ends_hide, shared_);
+    s_.close();
+  }
+
+  /// Of gradients of the same size.
+  void copy_to_buckets_and_back(const Unit& u) {
+    open(u, true);
+    copy("to_buckets"_node, u.params, shared_, shared_);
     copy("from_buckets"_node, u.params, shared_, shared_);
     s_.close();
   }
@@ -144,6 +157,14 @@ void sum_in_buckets(Step& s, const Llm& llm, double params) {
   Exchanges exchanges(s, llm.hidden);
   // of what is in no list of tensors the last bucket has the rest
   const double full = found.full > 0 ? std::min(found.in_full, params - (ends - head)) : 0;
+  double listed = 0;
+  for (const auto& [elements, count] : found.tensors) {
+    exchanges.copy_to_buckets_and_back({"replicas_copies", count, elements, true, false, false});
+    listed += elements * d(count);
+  }
+  const std::int64_t matrices = llm.tied_embeddings || !llm.has_head ? 1 : 2;
+  const double rest = std::max(0.0, params - listed) / d(matrices);
+  if (rest > 0) exchanges.copy_to_buckets_and_back({"replicas_ends_copies", matrices, rest, false, false, false});
   if (full > 0) exchanges.sum_buckets({"replicas", found.full, full / d(found.full), true, true, true});
   exchanges.sum_buckets({"replicas_ends", 1, params - full, false, false, false});
 }

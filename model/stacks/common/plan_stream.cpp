@@ -70,8 +70,28 @@ Demand stream_demand(const Work& w, const Rates& m, bool warm) {
   return d;
 }
 
-Demand plan_stream(const Op& op, const Work& w, const Rates& m, bool warm) {
-  Demand d = stream_demand(w, m, warm);
+void hold_in_l2(Demand& d, Bytes held, const Rates& m) {
+  const Bytes of_cta = std::min(d.l2, held / static_cast<double>(d.plan.ctas));
+  d.dram_read -= held;
+  if (d.dram_read <= Bytes{}) d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
+  if (d.dram_read + d.dram_write <= Bytes{}) return;
+  d.held += held;
+  d.l2 -= of_cta;
+  d.l2_hidden += of_cta;
+}
+
+Demand stream_in_step(const Work& w, const Rates& m, double held) {
+  Demand d = stream_demand(w, m, false);
+  hold_in_l2(d, held * w.read, m);
+  return d;
+}
+
+Demand plan_stream(const Question& q) {
+  const Op& op = q.op;
+  const Work& w = q.work;
+  const Rates& m = q.rates;
+  Demand d =
+      q.warmth == Warmth::streams ? stream_in_step(w, m, q.held) : stream_demand(w, m, q.warmth == Warmth::everything);
   d.serial_latency_of = "of grid-wide barriers";
   if (const auto* row = std::get_if<Rowwise>(&op)) {
     // a row's statistics must be known before its first output: one more trip through the row held in registers
@@ -121,8 +141,6 @@ bool answer_stream(const Question& q, const FamilyScalars& family, StreamPlanner
   return true;
 }
 
-Demand stream_planner(const Question& q, const FamilyScalars&) {
-  return plan_stream(q.op, q.work, q.rates, q.warmth != Warmth::cold);
-}
+Demand stream_planner(const Question& q, const FamilyScalars&) { return plan_stream(q); }
 
 }  // namespace plumbline

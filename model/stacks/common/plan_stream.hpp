@@ -12,6 +12,11 @@ double tensor_clk(const Work& work, double ctas, const StreamingMultiprocessor& 
 /// One pass over the operator's compulsory bytes with its arithmetic spread over the same CTAs. `warm`: inputs and
 /// outputs that fit stay in L2 (a producer has just written them).
 Demand stream_demand(const Work& work, const Rates& rates, bool warm);
+/// The same in a step, where L2 holds a share of what is read, and what is written replaces lines that something else
+/// wrote before: these go to DRAM meanwhile, at whatever time its own do.
+Demand stream_in_step(const Work& work, const Rates& rates, double held);
+/// Of a demand that is cold: as if L2 held so many of the bytes that it reads.
+void hold_in_l2(Demand& demand, Bytes held, const Rates& rates);
 
 /// Writes the clocks that the operator's arithmetic takes of a CTA, in equal parts of the plan's CTAs. Formats that the
 /// tensor units have no path for go over ordinary lanes.
@@ -21,7 +26,7 @@ void spread_arithmetic(Demand& demand, const Work& work, const StreamingMultipro
 void add_arithmetic(Demand& demand, const Work& work, const StreamingMultiprocessor& sm);
 
 /// What the pass needs beyond its bytes: extra L2 passes, sectors that gathers waste, barriers between passes.
-Demand plan_stream(const Op& op, const Work& work, const Rates& rates, bool warm);
+Demand plan_stream(const Question& question);
 
 /// Whether an operator is priced as a stream: neither a matrix product nor attention nor a user's own.
 bool runs_as_stream(const Op& op);

@@ -47,7 +47,9 @@ Demand custom_demand(const CustomOp& s, const Question& q) {
   d.smem_clk = s.smem / m.gpu.sm.smem_bytes_per_clk / ctas;
   const Bytes moved = s.read + s.write;
   d.l2 = std::max(s.l2, moved) / ctas;
-  const bool warm = q.warmth != Warmth::cold && moved > Bytes{} && moved <= m.l2_kept;
+  const bool only_streams = s.instructions <= 0 && s.chain <= 0 && s.in_flight <= Bytes{};
+  const bool streams = q.warmth == Warmth::streams && only_streams && moved > Bytes{};
+  const bool warm = q.warmth != Warmth::cold && !streams && moved > Bytes{} && moved <= m.l2_kept;
   d.serial_latency =
       static_cast<double>(s.chain) * (warm ? std::min(m.l2_mean_latency(), m.dram_latency) : m.dram_latency);
   d.serial_latency += static_cast<double>(s.dependent) * kDependentClk / m.clock;
@@ -62,6 +64,7 @@ Demand custom_demand(const CustomOp& s, const Question& q) {
   d.in_flight = std::max(kSector, std::min(most, moved / ctas));
   d.dram_read = s.read;
   d.dram_write = s.write;
+  if (streams) hold_in_l2(d, q.held * s.read, m);
   return d;
 }
 
