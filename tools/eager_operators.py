@@ -4,14 +4,17 @@ same model of transformers, without a GPU: the model stands on the device `meta`
 is computed.
 
     tools/eager_operators.py [--predict build/bin/predict-model] [--batch 8] [--tokens 512] [--layers 2] [--differ] [--record FILE.csv]
-                             CONFIG.json ...
+                             [--autocast] CONFIG.json ...
 
 For each model, pass and group (matrix, attention, element_wise, loss, reductions): operators of at least 2 MB that PyTorch
 dispatches beside the launches that are predicted, and the bytes that both move in GB. A line is marked where bytes differ by
 more than 4 % or a count by more than one a layer. `--differ` prints them by size. Needs torch and transformers 5.17.
+`--autocast`: parameters in fp32 under torch.autocast in bf16. Autocast has no lists for `meta`, so that the model stands on fake
+CUDA tensors, as in tools/count_kept.py, which needs a C++ compiler too.
 """
 import argparse
 import collections
+import contextlib
 import json
 import os
 import re
@@ -26,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 LARGE = 2e6  # bytes: tables of angles are smaller
 SILENT = re.compile(r"^(view|_unsafe_view|t|transpose|permute|expand|slice|select|unsqueeze|squeeze|detach|empty|empty_like|alias|"
                     r"as_strided|split|split_with_sizes|chunk|unbind|_reshape_alias|new_empty|new_empty_strided|empty_strided|unfold|diagonal|"
-                    r"lift_fresh|_local_scalar_dense|real|imag|view_as_complex|view_as_real|is_same_size|resize_)$")
+                    r"lift_fresh|device|_local_scalar_dense|real|imag|view_as_complex|view_as_real|is_same_size|resize_)$")
 MATRIX = re.compile(r"^(mm|addmm|bmm|baddbmm|_grouped_mm|convolution|convolution_backward)$")
 REDUCED = re.compile(r"^(sum|mean|native_layer_norm_backward(_rows)?|amax|max|var_mean|native_group_norm_backward|_fused_rms_norm_backward)$")
 TWICE = re.compile(r"^(slice_backward|select_backward|constant_pad_nd|masked_fill|native_layer_norm_backward|index_add|scatter)$")
@@ -49,7 +52,7 @@ class Seen(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.__name__.split(".")[0]
-        if name in ("_local_scalar_dense", "equal", "is_nonzero") and args[0].device.type == "meta":
+        if name in ("_local_scalar_dense", "equal", "is_nonzero") and args[0].device.type != "cpu":
             return True
         given = [t for t in tree_leaves((args, kwargs or {})) if isinstance(t, torch.Tensor)]
         made = func(*args, **(kwargs or {}))
@@ -62,7 +65,12 @@ class Seen(TorchDispatchMode):
                 read = 0
             if name == "native_layer_norm_backward" and not args[7][1]:  # without weights: the kernel by rows alone
                 name = "native_layer_norm_backward_rows"
-            self.note(name, read, sum(size_of(t) for t in results), [tuple(t.shape) for t in given])
+            shapes = [tuple(t.shape) for t in given]
+            if name == "cat" and len({t.dtype for t in given}) > 1:  # types differ: a copy of each part
+                for t in given:
+                    self.note("copy_", size_of(t), t.numel() * results[0].element_size(), [tuple(t.shape)])
+                return made
+            self.note(name, read, sum(size_of(t) for t in results), shapes)
         return made
 
     def note(self, name, read, write, shapes):
@@ -141,11 +149,20 @@ def written_out(query, key, value, bias, share, scale):
 
 
 def attention_of(seen):
-    def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    def attend(*given, **named):  # autocast leaves alone what an operator of its lists calls
+        if not torch.is_autocast_enabled("cuda"):
+            return choose(*given, **named)
+        cast = [t.to(torch.bfloat16) for t in given]
+        with torch.autocast("cuda", enabled=False):
+            return choose(*cast, **named)
+
+    def choose(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
         if attn_mask is not None and attn_mask.requires_grad and attn_mask.stride(-1) != 1:
             return written_out(query, key, value, attn_mask, dropout_p, scale)
         if attn_mask is not None and attn_mask.dtype == torch.bool:
-            torch.where(attn_mask, query.new_zeros(()), query.new_zeros(()))
+            attn_mask = torch.where(attn_mask, query.new_zeros(()), query.new_zeros(()))
+        if key.shape[1] == 1 < query.shape[1]:  # one head of keys that is broadcast is no fused kernel's
+            return written_out(query, key, value, attn_mask, dropout_p, scale)
         return Attention.apply(query, key, value, seen)
     return attend
 
@@ -162,8 +179,8 @@ def cut(config, layers):
     return made
 
 
-def dispatched(config, batch, tokens):
-    """Rows of an iteration of the model."""
+def made_from(config):
+    """(transformers' config, its class of models, whether that finds masked tokens)"""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
     config = dict(config)
     kind = config.pop("model_type")
@@ -179,25 +196,60 @@ def dispatched(config, batch, tokens):
         factory = AutoModelForSeq2SeqLM
     if getattr(made, "pad_token_id", None) is not None and factory is not AutoModelForSeq2SeqLM:
         made.pad_token_id = None
-    with torch.device("meta"):
+    return made, factory, factory is AutoModelForMaskedLM
+
+
+def split_heads(self, fused):
+    """FalconAttention._split_heads() of transformers 5.17 with indices that lie on the GPU, as no driver can bring them there."""
+    place = torch.zeros(1, dtype=torch.long, device=fused.device)
+    batch, tokens, _ = fused.shape
+    if self.new_decoder_architecture:
+        parts = fused.view(batch, tokens, -1, self.num_heads // self.num_kv_heads + 2, self.head_dim)
+        query = parts[:, :, :, :-2]
+        picked = (torch.ops.aten.index.Tensor(parts, [None, None, None, place]) for _ in range(2))
+        return [x.flatten(2, 3) for x in (query, *(torch.broadcast_to(x, query.shape) for x in picked))]
+    if not self.multi_query:
+        return fused.view(batch, tokens, self.num_heads, 3, self.head_dim).unbind(-2)
+    parts = fused.view(batch, tokens, self.num_heads + 2, self.head_dim)
+    return (parts[..., :-2, :], *(torch.ops.aten.index.Tensor(parts, [None, None, place]) for _ in range(2)))
+
+
+def built(made, factory, device, kind):
+    if device == "cuda" and made.model_type == "falcon":
+        from transformers.models.falcon.modeling_falcon import FalconAttention
+        FalconAttention._split_heads = split_heads
+    with torch.device(device):
         try:
-            model = factory.from_config(made, dtype=torch.bfloat16, attn_implementation="sdpa").to(torch.bfloat16).train()
+            return factory.from_config(made, dtype=kind, attn_implementation="sdpa").to(kind).train()
         except ValueError as refusal:  # a family without a fused attention runs as it is written
             if "attention implementation" not in str(refusal):
                 raise
-            model = factory.from_config(made, dtype=torch.bfloat16, attn_implementation="eager").to(torch.bfloat16).train()
-    ids = torch.zeros(batch, tokens, dtype=torch.long, device="meta")
-    seen = Seen()
+            return factory.from_config(made, dtype=kind, attn_implementation="eager").to(kind).train()
+
+
+def dispatched(config, batch, tokens, autocast=False):
+    """Rows of an iteration of the model."""
+    made, factory, masked = made_from(config)
+    device, kind, fake, cast = "meta", torch.bfloat16, contextlib.nullcontext(), contextlib.nullcontext
+    if autocast:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        device, kind, fake = "cuda", torch.float32, FakeTensorMode(allow_non_fake_inputs=True)
+        cast = lambda: torch.autocast("cuda", dtype=torch.bfloat16)
     functional = torch.nn.functional
+    seen = Seen()
     held, dropout = functional.scaled_dot_product_attention, functional.dropout
     functional.scaled_dot_product_attention = attention_of(seen)
     functional.dropout = lambda x, p=0.5, training=True, inplace=False: Dropout.apply(x, seen) if training and p > 0 else x
     try:
-        with seen:
-            flags = {} if factory is AutoModelForMaskedLM else {"use_cache": False}
-            loss = model(input_ids=ids, labels=ids, **flags).loss
-            seen.phase = "backward"
-            loss.backward()
+        with fake:
+            model = built(made, factory, device, kind)
+            ids = torch.zeros(batch, tokens, dtype=torch.long, device=device)
+            with seen:
+                flags = {} if masked else {"use_cache": False}
+                with cast():
+                    loss = model(input_ids=ids, labels=ids, **flags).loss
+                seen.phase = "backward"
+                loss.backward()
     finally:
         functional.scaled_dot_product_attention, functional.dropout = held, dropout
     return seen.rows, getattr(made, "vocab_size", None)
@@ -218,12 +270,13 @@ def group_of_operator(name, shapes, vocabulary):
     return "other" if tied or name.startswith("embedding") else "element_wise"
 
 
-def predicted(program, config, batch, tokens):
+def predicted(program, config, batch, tokens, autocast=False):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(config, file)
         file.flush()
         run = subprocess.run([program, "llm", "--model", file.name, "--gpu", "h200", "--phase", "train", "--stack", "hf-sdpa",
-                              "--batch", str(batch), "--prompt", str(tokens), "--format", "json"], capture_output=True, text=True)
+                              "--batch", str(batch), "--prompt", str(tokens), "--format", "json",
+                              *(["--grad-dtype", "fp32"] if autocast else [])], capture_output=True, text=True)
     if not run.stdout:
         raise RuntimeError(run.stderr.strip()[:200])
     rows = []
@@ -257,9 +310,9 @@ def group_of_launch(name, op, shape):
         return "loss"
     if re.match(r"embedding\.(words|places|types|gather|positions|past|d_)", name) and not re.search("drop|mask|scale|norm", name):
         return "other"
-    if re.search("lm_head.*(cap|tanh|cast|scale)", name):
+    if re.search("lm_head.*(cap|tanh|scale)", name):
         return "loss"
-    if re.search(r"in_flight=(870|1950|3900|20000|40000)", shape) or ("threads=512" in shape and re.search(r"\.(d_)?(row_)?(mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
+    if re.search(r"in_flight=(870|1950|3900|20000|40000)", shape) or ("threads=512" in shape and re.search(r"[._](mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
         return "reductions"
     return "element_wise"
 
@@ -267,8 +320,8 @@ def group_of_launch(name, op, shape):
 def compare(path, args):
     with open(path, encoding="utf-8") as text:
         config = cut(json.load(text), args.layers)
-    ours = predicted(args.predict, config, args.batch, args.tokens)
-    theirs, vocabulary = dispatched(config, args.batch, args.tokens)
+    ours = predicted(args.predict, config, args.batch, args.tokens, args.autocast)
+    theirs, vocabulary = dispatched(config, args.batch, args.tokens, args.autocast)
     table = collections.defaultdict(lambda: [0, 0, 0.0, 0.0])
     sizes = collections.defaultdict(lambda: ([], []))
     for phase, name, read, write, shapes in theirs:
@@ -312,8 +365,14 @@ def main():
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--differ", action="store_true", help="print operators and launches of sizes that the other side lacks")
     parser.add_argument("--record", default="", help="appends what PyTorch dispatched to this CSV (tests/model/eager_operators.csv)")
+    parser.add_argument("--autocast", action="store_true")
     parser.add_argument("--all", action="store_true")
     args = parser.parse_args()
+    if args.autocast:
+        import count_kept
+        if "COUNT_KEPT_STUB" not in os.environ:
+            count_kept.with_stub()
+        count_kept.patch()
     for path in args.configs:
         try:
             compare(path, args)

@@ -19,6 +19,7 @@
 // nothing for such a node. "before" names another file of data/launches: its kernels may be named, and its entries are
 // for nodes that no entry here is for. "pass" is forward where it is not given, backward or update: a backward entry is
 // for the operator of the forward pass, whose keys its expressions have, and stands for that one's whole gradient.
+// "stops_early" of a file: what a layer computes again ends with what the backward pass reads (ops/rewrite/rewrite.hpp).
 // "held" of a file: the families whose whole lists were held against what ran; of others a prediction says so.
 // "lists" of an update: how many lists of all tensors the framework walks to launch it, which takes its host time.
 #pragma once

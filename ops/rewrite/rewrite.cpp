@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <type_traits>
 #include <variant>
 
@@ -126,6 +127,28 @@ bool in_parts(const Node& node, const Node* before, const Node* behind, const Wo
          is_product(stands_before_its_product(node) ? behind : before);
 }
 
+/// Nodes of a backward segment that are computed again and that nothing of the gradient reads.
+struct Ending {
+  std::size_t product = SIZE_MAX;  ///< the last one, whose operands alone are read
+  std::size_t behind = SIZE_MAX;   ///< and all that follow
+};
+
+bool keeps_nothing(const Node& node) {
+  const auto* row = std::get_if<Rowwise>(&node.op);
+  return row != nullptr && (row->kind == RowwiseKind::add || row->kind == RowwiseKind::scale);
+}
+
+Ending ending_of(const std::vector<Node>& nodes, std::size_t first, std::size_t size) {
+  std::size_t end = first;
+  while (end < first + size && nodes[end].again) ++end;
+  Ending ending;
+  std::size_t last = end;
+  while (last > first && keeps_nothing(nodes[last - 1])) --last;
+  if (last > first && is_product(&nodes[last - 1])) ending.product = last - 1;
+  if (last < end) ending.behind = last;
+  return ending;
+}
+
 /// How often it runs for its node.
 std::int64_t times_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
   if (!rule.times) return 1;
@@ -177,6 +200,8 @@ class Rewriting {
     std::size_t next = 0;
     for (Segment& segment : graph_.segments) {
       const int first = static_cast<int>(graph_.nodes.size());
+      const bool stops = rewrites_.stops_early && asked_.workload.training.recompute == Recompute::full;
+      ending_ = stops ? ending_of(before_, next, static_cast<std::size_t>(segment.size)) : Ending{};
       for (int i = 0; i < segment.size; ++i, ++next) {
         const Node* before = i > 0 ? &graph_.nodes.back() : nullptr;
         const Node* behind = i + 1 < segment.size ? &before_[next + 1] : nullptr;
@@ -199,6 +224,10 @@ class Rewriting {
     const auto rule = std::find_if(rewrites_.rules.begin(), rewrites_.rules.end(), [&](const NodeRule& each) {
       return each.is_for(source, in, asked_.model_type, asked_.decode(), asked_.autocast);
     });
+    if (node.again && (i >= ending_.behind || (i == ending_.product && rule == rewrites_.rules.end()))) {
+      last_of_[i] = std::max(waits[0], waits[1]);
+      return;
+    }
     if (rule == rewrites_.rules.end() || in_parts_) {
       graph_.nodes.push_back(node);
       graph_.nodes.back().depends = waits;
@@ -219,6 +248,8 @@ class Rewriting {
       graph_.eager.lists += rule.lists;
     }
     for (const LaunchRule& launch : rule.launches) {
+      if (i == ending_.product && (launch.op == nullptr || launch.op->name == "gemm")) return;
+      if (i == ending_.product && launch.in_call) continue;
       const std::int64_t times = times_of(launch, source, values_);
       if (times == 0) continue;
       Node made = node;
@@ -243,6 +274,7 @@ class Rewriting {
   std::vector<Node> before_;
   std::vector<int> last_of_;  // the launch that a node's followers wait for
   std::vector<double> values_;
+  Ending ending_;
   bool in_parts_ = false;  // the node at hand goes in parts beside a product
 };
 

@@ -1,6 +1,6 @@
 // Launch lists of eager training (hf-sdpa) against the operators that PyTorch's dispatcher ran for the same models of transformers
-// 5.17 on the device `meta` (tools/eager_operators.py --record): of each pass and group how many of at least 2 MB, and the bytes
-// that they move.
+// 5.17 on the device `meta`, under autocast on fake CUDA tensors (tools/eager_operators.py --record): of each pass and group how
+// many of at least 2 MB, and the bytes that they move.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,9 +46,9 @@ std::string group_of(std::string_view name, const Node& node) {
     return "loss";
   }
   for (const std::string_view sum :
-       {".mean", ".d_row_sum", ".d_dw", ".d_db", ".d_dense_db", "norm.d_rows", "norm.d_columns", ".d_norm_rows",
-        ".d_norm_columns", ".d_sum_keys", ".d_sum_values", ".d_sum_alpha", ".d_sum_alpha_n", "places_sum", ".all",
-        ".d_sum_bias"}) {
+       {".mean", ".square_mean", ".d_row_sum", ".d_negated_row_sum", ".d_second_row_sum", ".d_dw", ".d_db",
+        ".d_dense_db", "norm.d_rows", "norm.d_columns", ".d_norm_rows", ".d_norm_columns", ".d_sum_keys",
+        ".d_sum_values", ".d_sum_alpha", ".d_sum_alpha_n", "places_sum", ".all", ".d_sum_bias"}) {
     if (name.ends_with(sum)) return "reductions";
   }
   return "element_wise";
@@ -77,10 +77,14 @@ Llm cut(const std::string& model, std::size_t layers) {
   return llm;
 }
 
-std::map<Group, Sum> launches_of(const std::string& model, std::int64_t batch, std::int64_t tokens,
-                                 std::size_t layers) {
+std::map<Group, Sum> launches_of(const std::string& model, std::int64_t batch, std::int64_t tokens, std::size_t layers,
+                                 bool autocast) {
   Workload w;
   w.phase = Phase::train;
+  if (autocast) {
+    w.training.gradient_given = true;
+    w.training.gradient = DType::fp32;
+  }
   w.batch = batch;
   w.prompt = tokens;
   w.fusion = Fusion::none;
@@ -108,8 +112,9 @@ double first_of_sums(std::string_view model, std::string_view pass, std::string_
   return model.starts_with("t5") && pass == "backward" && group == "element_wise" ? 3 : 0;
 }
 
-TEST(EagerOperators, LaunchesAreWhatTheDispatcherRan) {
-  const std::string path = testing_support::tests_folder() + "/model/eager_operators.csv";
+/// Asks it of each line of a file of tests/model; how many there are.
+std::size_t held_to(const std::string& file, bool autocast) {
+  const std::string path = testing_support::tests_folder() + "/model/" + file;
   const std::string text = read_text_file(path);
   CsvReader reader(text, path);
   reader.next();
@@ -119,7 +124,9 @@ TEST(EagerOperators, LaunchesAreWhatTheDispatcherRan) {
     const auto& f = reader.fields();
     const std::string model(f[0]), layers(f[1]), batch(f[2]), tokens(f[3]);
     auto& launches = made[{model, layers, batch, tokens}];
-    if (launches.empty()) launches = launches_of(model, std::stoll(batch), std::stoll(tokens), std::stoul(layers));
+    if (launches.empty()) {
+      launches = launches_of(model, std::stoll(batch), std::stoll(tokens), std::stoul(layers), autocast);
+    }
     const Sum ours = launches[{std::string(f[4]), std::string(f[5])}];
     const double count = std::stod(std::string(f[6])), gigabytes = std::stod(std::string(f[7]));
     const std::string place = model + " " + std::string(f[4]) + " " + std::string(f[5]);
@@ -129,7 +136,13 @@ TEST(EagerOperators, LaunchesAreWhatTheDispatcherRan) {
     }
     ++rows;
   }
-  EXPECT_GE(rows, 150U);
+  return rows;
+}
+
+TEST(EagerOperators, LaunchesAreWhatTheDispatcherRan) { EXPECT_GE(held_to("eager_operators.csv", false), 150U); }
+
+TEST(EagerOperators, LaunchesUnderAutocastAreWhatTheDispatcherRan) {
+  EXPECT_GE(held_to("eager_operators.autocast.csv", true), 150U);
 }
 
 }  // namespace

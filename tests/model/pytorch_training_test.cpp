@@ -273,6 +273,29 @@ TEST(PytorchTraining, WhatIsRecomputedRunsAsForward) {
   EXPECT_EQ(twice.at("final_norm.square"), 1);
 }
 
+/// As traced: torch.utils.checkpoint stops where the backward pass has all that it reads, so that a layer's last product and
+/// additions are not run again, but for a mask of dropout (GPT-2) or a norm (Gemma) behind them.
+TEST(PytorchTraining, ARecomputedLayerEndsWithWhatIsRead) {
+  Workload w = training(1, 2048);
+  w.training.recompute = Recompute::full;
+  const auto ran = [&w](const char* model) {
+    return executions(predict(load_llm(model), w, h200("hf-sdpa"), RunOptions{Runtime::eager}));
+  };
+  const auto llama = ran("llama-3.2-1b"), gpt2 = ran("gpt2"), gemma = ran("gemma-3-1b");
+  EXPECT_EQ(llama.count("down_proj.recompute.product"), 0U);
+  EXPECT_EQ(llama.count("ffn_residual_add.recompute"), 0U);
+  EXPECT_EQ(llama.at("attn_residual_add.recompute"), 16);
+  EXPECT_EQ(llama.at("ffn_mul.recompute"), 16);
+  EXPECT_EQ(gpt2.at("down_proj.recompute.product"), 12);
+  EXPECT_EQ(gpt2.count("ffn_residual_add.recompute"), 0U);
+  EXPECT_EQ(gemma.at("down_proj.recompute.product"), 26);
+  w.training.gradient_given = true;
+  w.training.gradient = DType::fp32;
+  const auto cast = ran("llama-3.2-1b");
+  EXPECT_EQ(cast.at("down_proj.recompute.cast_weight"), 16) << "what the product reads is made again";
+  EXPECT_EQ(cast.count("down_proj.recompute.product"), 0U);
+}
+
 /// A layer of Llama keeps 16 H + 4 q + 4 kv + 8 I bytes a token, 4 a query head and 4 a norm; the head 12 a logit.
 TEST(PytorchTraining, MemoryIsWhatAutogradKeeps) {
   Workload w = training(4, 1024);
@@ -368,7 +391,8 @@ TEST(PytorchTraining, RecordedIterationsOfTwoCardsAreMet) {
 }
 
 /// Four cards of a node: predicted before they were run (2.5 % in the median, 18.9 at worst), and nothing was fitted to them.
-/// Those furthest off wait for hosts slower than the median one, by which they are priced phase by phase since.
+/// Those furthest off wait for hosts slower than the median one, by which they are priced phase by phase since. What a recomputed
+/// layer does not run again had made up for some of that: the median was 4.6 with it.
 TEST(PytorchTraining, RecordedIterationsOfFourCardsAreMet) {
   Errors time, memory;
   MachineOptions options{"hf-sdpa"};
@@ -390,7 +414,7 @@ TEST(PytorchTraining, RecordedIterationsOfFourCardsAreMet) {
     time.add(latency.in(units::us), row.at("wall_us").elements().front().as_number());
   }
   ASSERT_EQ(time.all.size(), 20U);
-  EXPECT_LE(time.median(), 4.7);
+  EXPECT_LE(time.median(), 5.4);
   EXPECT_LE(time.worst(), 28.5) << "steps that wait for the host";
   EXPECT_LE(memory.median(), 0.3);
   EXPECT_LE(memory.worst(), 4.5);

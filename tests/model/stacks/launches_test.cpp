@@ -45,7 +45,10 @@ TEST(Launches, FamiliesThatWereHeldAgainstSomethingAreNamed) {
   EXPECT_TRUE(training.is_held("t5") && training.is_held("llama"));
   EXPECT_FALSE(training.is_held("lfm2"));
   EXPECT_TRUE(training.casts_of("modernbert") && training.casts_of("t5"));
-  EXPECT_FALSE(training.casts_of("gemma2"));
+  for (const char* family : {"gemma2", "granite", "gpt_neox", "phi3", "falcon", "cohere"}) {
+    EXPECT_TRUE(training.casts_of(family)) << family;
+  }
+  EXPECT_FALSE(training.casts_of("gptj"));
   EXPECT_TRUE(parsed(kKernel, "").is_held("lfm2")) << "a file that says nothing of it";
 }
 
