@@ -134,9 +134,7 @@ std::vector<std::string> training_remarks(const Workload& workload, const Llm& l
         "the "
         "coefficients of their forward kin, and their bands are those of operators that nobody measured."};
     if (training.optimizer == Optimizer::adam8bit) {
-      remarks.emplace_back(
-          "adam8bit: one pass over its bytes; a kernel that looks its moments up in tables takes several times as long "
-          "(--stack hf-sdpa has bitsandbytes')");
+      remarks.emplace_back("adam8bit: bitsandbytes' kernel over all of a rank's parameters at once");
     }
   }
   if (training.offload != Offload::none) {

@@ -202,9 +202,7 @@ class BodyTerms {
     const double written = d.dram_write / all;
     time = larger(time, time * N::factor(1 - written * of_a_wave(), "of it before the last results") + tail());
     if (d.in_flight <= Bytes{}) return time;
-    return larger(
-        time, waves * N::number(all, "in all") /
-                  (N::number(f.ctas, "CTAs") * N::number(d.in_flight, "in flight") / N::number(m.dram_latency, "")));
+    return larger(time, waves * wave_in_flight());
   }
 
   /// The few CTAs of a last wave pull no more than they have outstanding, once the others have ended: Little's law, a step
@@ -214,10 +212,22 @@ class BodyTerms {
     const double capacity = m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
     if (f.waves <= 1 || f.last >= capacity) return time;
     const double share = f.last / f.ctas;
-    const auto alone = d.ends_alone ? larger(step("a step of the last wave"), N::number(d.issue_clk, "clk") * clk)
-                                    : step("a step of the last wave");
-    if (share * value_of(time) >= f.steps * value_of(alone)) return time;
-    return time * N::factor(1 - share, "of it before the last wave") + steps * alone;
+    const auto alone = last_wave_alone();
+    if (share * value_of(time) >= value_of(alone)) return time;
+    return time * N::factor(1 - share, "of it before the last wave") + alone;
+  }
+
+  Of<Seconds> last_wave_alone() const {
+    const auto waited = step("a step of the last wave");
+    if (!d.ends_alone) return steps * waited;
+    const auto stepped = steps * larger(waited, N::number(d.issue_clk, "clk") * clk);
+    return d.in_flight > Bytes{} ? larger(stepped, wave_in_flight()) : stepped;
+  }
+
+  /// Of a wave whose CTAs pull what they have outstanding and no more.
+  Of<Seconds> wave_in_flight() const {
+    return N::number(d.dram_read + d.dram_write, "in all") /
+           (N::number(f.ctas, "CTAs") * N::number(d.in_flight, "in flight") / N::number(m.dram_latency, ""));
   }
 
   /// per_cta is latency: co-resident CTAs go through it side by side; once_clk is throughput: they queue.

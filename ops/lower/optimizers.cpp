@@ -6,7 +6,9 @@
 //   sgd           fp32 momentum, read and written
 //   sgd-plain     without one
 //   adam8bit      mean and variance of 8 bits with an fp32 scale for each 256 of them (Dettmers et al., arXiv 2110.02861;
-//                 block size as bitsandbytes 0.44 and later), read and written
+//                 block size as bitsandbytes 0.44 and later), read and written. Its kernel is bitsandbytes 0.50.2's
+//                 kOptimizerStatic8bit2StateBlockwise (csrc/cuda/optimizers.cu): a CTA of 256 threads for 256 elements,
+//                 whose loads wait for one another and whose moments are found in tables by halving
 //   adafactor     without momentum: of a matrix sums by row and by column in place of the variance (Shazeer and Stern,
 //                 arXiv 1804.04235, algorithm 4). Three passes, each of which waits for a sum of all of the one before:
 //                 squares by row and column; size of the update, for its clipping; the update
@@ -61,11 +63,19 @@ void sgd_plain(Step& s, double params, std::int64_t width) {
   s.add("sgd_plain"_node, pass_of(s, n, gradient_bytes(s) + kFloat, kFloat + copy_bytes(s), 4));
 }
 
-/// Adam's 13, and of each moment a multiplication by its scale and a search among 256 values: 8 comparisons.
+/// Instructions of warps of a CTA, its registers and its tables, and how many latencies of memory it takes: as the kernel
+/// of data/launches/transformers-training.json, adam_8_bits, where each is derived.
 void adam_of_8_bits(Step& s, double params) {
+  constexpr double kElements = 256, kInstructions = 3762, kLatencies = 5.3;
   const double states = 2 * kMomentOf8Bits;
-  s.add("adam8bit"_node,
-        pass_of(s, params, gradient_bytes(s) + states + kFloat, states + kFloat + copy_bytes(s), 13 + 2 * (1 + 8)));
+  CustomOp op = pass_of(s, params, gradient_bytes(s) + states + kFloat, states + kFloat + copy_bytes(s), 0);
+  op.ctas = std::max<std::int64_t>(1, static_cast<std::int64_t>(params / kElements));
+  op.instructions = kInstructions * d(op.ctas);
+  op.threads = 256;
+  op.registers = 56;
+  op.block_smem = 5760.0 * units::B;
+  op.in_flight = (op.read + op.write) / d(op.ctas) / kLatencies;
+  s.add("adam8bit"_node, op);
 }
 
 void adafactor(Step& s, const Llm& llm, const Updated& updated) {

@@ -180,9 +180,12 @@ void check_schedule(const Llm& llm, const Workload& w, const std::string& place)
 }
 
 /// On shares of tensors (fully_shard's DTensor) PyTorch 2.11 itself refuses Adafactor, whose square of a norm would be
-/// taken in place on parts of it, and bitsandbytes' operator, which has no rule for shares; Muon runs there, with a
-/// gather or a sum over the ranks around each product, which are not on file. Replicas that are whole
-/// (DistributedDataParallel) update all of their parameters each.
+/// taken in place on parts of it, and bitsandbytes' operator, which has no rule for shares. Muon runs there, on rows that
+/// its ranks hold (seen under a fake process group of four): of a matrix of no more rows than columns each of the five
+/// steps gathers the matrix twice, once turned, and the small square once, and each rank makes its rows of all three
+/// products; of a taller one each step sums the small square over the ranks, takes its square on every rank, sums again,
+/// and each rank makes its columns of the last product. DTensor's dispatch takes the host three to six times what whole
+/// matrices do; neither is on file. Replicas that are whole (DistributedDataParallel) update all of their parameters each.
 void refuse_optimizer(const Workload& w, const std::string& place) {
   const Optimizer o = w.training.optimizer;
   if (!w.training.eager || w.parallel.data == 1 || w.parallel.zero == 0) return;

@@ -62,6 +62,8 @@ Demand custom_demand(const CustomOp& s, const Question& q) {
   d.step_latency = m.dram_latency;
   const Bytes most = s.in_flight > Bytes{} ? s.in_flight : static_cast<double>(s.threads) * kPerThread;
   d.in_flight = std::max(kSector, std::min(most, moved / ctas));
+  // CTAs of a first wave begin together and end together; after several they begin at any time
+  d.ends_alone = s.in_flight > Bytes{} && ctas < 2 * m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
   d.dram_read = s.read;
   d.dram_write = s.write;
   if (streams) hold_in_l2(d, q.held * s.read, m);
