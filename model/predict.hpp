@@ -130,7 +130,6 @@ struct PredictOptions {
   const GemmPlan* gemm_plan = nullptr;
   const AttentionPlan* attention_plan = nullptr;
   Resident resident{};  ///< where not everything is; of library GEMM only
-  double held = 1;      ///< of what a stream of a step reads: the share that its predecessor left in L2
   /// A library's kernels cut as is cheapest of what they can launch, in place of the library's own rule.
   bool cut_by_time = false;
   /// A collective by itself, as benchmarks call it: without what the stack's call of it takes.
@@ -158,7 +157,7 @@ struct NodePrediction {
   Seconds tax, hidden;
   int beside = -1;        ///< node of the other stream that runs beside it longest
   Seconds begins;         ///< within a repetition of its segment that others come before and after
-  double held = 0;        ///< share of what it streams that L2 still holds of its predecessor's result
+  double held = 0;        ///< share of what it streams that L2 still holds, as its predecessor wrote it
   std::size_t first = 0;  ///< number of the first node that runs the same operator under the same conditions
 
   /// What one execution adds to the step's time.

@@ -8,9 +8,15 @@
 
 namespace plumbline {
 
+/// What L2 holds of an operator's operands; of Warmth::part, which share.
+struct Held {
+  Warmth how = Warmth::cold;
+  double share = 1;
+};
+
 /// Prices at the boost clock, whatever the cap. Of the options, the plans count. `priced_alone`: it is no part of a step, and the
 /// machine has energies.
-void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
+void predict_op(const Op& op, const Machine& machine, GemmCache& cache, const Held& held, OpPrediction& out,
                 const PredictOptions& options = {}, bool priced_alone = false);
 
 /// A collective, or a message to another rank, of a node whose GPUs NVLink joins.

@@ -154,25 +154,25 @@ bool sends_by_nvlink(const Op& op, const Rates& m) {
   return m.fabric != nullptr && m.fabric->inner().kind != LinkKind::pcie && sends_to_peers(op);
 }
 
-void predict_op(const Op& op, const Machine& machine, GemmCache& cache, Warmth warmth, OpPrediction& out,
+void predict_op(const Op& op, const Machine& machine, GemmCache& cache, const Held& held, OpPrediction& out,
                 const PredictOptions& options, bool priced_alone) {
   const Rates& m = machine.rates();
   const Origin& origin = *machine.parts()->origin;
   const Work w = work(op);
   clear(out, w, machine);
-  out.roofline = floor_of(op, w, m, warmth, options.resident);
+  out.roofline = floor_of(op, w, m, held.how, options.resident);
   Answer answer(out.launches.room());
   Question question{.op = op,
                     .work = w,
                     .rates = m,
                     .gpu = origin.gpu.name,
-                    .warmth = warmth,
+                    .warmth = held.how,
                     .read_through = options.read_through,
                     .appends = origin.stack.stack.prefill_appends,
                     .gemm_plan = options.gemm_plan,
                     .attention_plan = options.attention_plan,
                     .resident = options.resident,
-                    .held = options.held,
+                    .held = held.share,
                     // what stands in for kernels of ours is cut by our planner
                     .cutting = options.cut_by_time || origin.stack.stack.kernels() == KernelSet::own ? Cutting::by_time
                                                                                                      : Cutting::by_rule,

@@ -16,6 +16,7 @@
 #include "model/schedule/pipeline.hpp"
 #include "model/schedule/side_by_side.hpp"
 #include "model/stacks/common/collective_choice.hpp"
+#include "model/stacks/common/plan_stream.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/mixer/attention.hpp"
 #include "ops/resolve/ranks.hpp"
@@ -62,28 +63,27 @@ bool follows_its_input(const StepPrediction& out, std::size_t i, const Rates& m)
   return distance_of_tables(out, i) <= m.l2_capacity;
 }
 
-/// A launch that does nothing but pass through its operands.
-bool only_streams(const Op& op) {
-  const auto* custom = std::get_if<CustomOp>(&op);
-  if (custom != nullptr) return custom->instructions <= 0 && custom->chain <= 0 && custom->in_flight <= Bytes{};
-  const auto* row = std::get_if<Rowwise>(&op);
-  return row != nullptr && !row_of(row->kind).statistic;
-}
-
 /// What L2 still holds of what a node reads, as a share, of the step's nodes the first `i` being priced: its predecessor's
 /// result, no more of it than the predecessor wrote. Between a line's being written and being read half of what both move
 /// passes through in the mean; L2 replaces lines wherever they are, so that of more than it holds a part is left. (An addition of
 /// two operands of 4.2 MB takes 2.4 us with both in L2, 3.5 where a product has just written one, 4.1 with neither, and 3.4
-/// to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of ../pytorch_training.)
-double held_of_input(const StepPrediction& out, std::size_t i, const Rates& m) {
-  if (!follows_its_input(out, i, m)) return 0;
-  if (!only_streams(out.graph.nodes[i].op)) return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity ? 1 : 0;
-  const Work own = work(out.graph.nodes[i].op), before = work(out.graph.nodes[i - 1].op);
-  if (own.read <= Bytes{}) return 1;
-  if (out.graph.nodes[i].pass == Pass::update && before.bytes() > m.l2_capacity) return 0;
+/// to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of ../pytorch_training.) Of other kernels,
+/// whose scalars stand beside that, it holds all or nothing: when more than fits passed through before, the first part of what was
+/// written is gone again, and a kernel is as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold
+/// 2.1, in steps of Llama-3.1-8B 2.2; own measurement on an H200, 2026-11-20.)
+Held held_of_input(const StepPrediction& out, std::size_t i, const Rates& m) {
+  if (!follows_its_input(out, i, m)) return {};
+  const Node& node = out.graph.nodes[i];
+  if (!(node.launch && only_streams(node.op))) {
+    return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity ? Held{Warmth::streams} : Held{};
+  }
+  const Work own = work(node.op), before = work(out.graph.nodes[i - 1].op);
+  if (node.pass == Pass::update && before.bytes() > m.l2_capacity) return {};
+  if (own.read <= Bytes{}) return {Warmth::part};
   const Bytes passes = 0.5 * (own.bytes() + before.bytes());
   const double left = passes > m.l2_capacity ? m.l2_capacity / passes : 1;
-  return left * std::min(1.0, before.write / own.read);
+  const double share = left * std::min(1.0, before.write / own.read);
+  return share > 0 ? Held{Warmth::part, share} : Held{};
 }
 
 double part(Seconds t, Seconds whole) { return whole > Seconds{} ? t / whole : 0.0; }
@@ -271,11 +271,11 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
     n.node = &out.graph.nodes[i];
-    called.held = n.held = held_of_input(out, i, m);
+    const Held held = held_of_input(out, i, m);
+    n.held = held.how == Warmth::cold ? 0 : held.share;
     // layers of different kinds share operators: price each once
-    n.first = same.first(i, n.held);
-    if (n.first == i)
-      predict_op(n.node->op, machine, cache, n.held > 0 ? Warmth::streams : Warmth::cold, planned, called);
+    n.first = same.first(i);
+    if (n.first == i) predict_op(n.node->op, machine, cache, held, planned, called);
     n.op = n.first == i ? planned : out.nodes[n.first].op;
     n.tax = n.hidden = n.begins = Seconds{};
     n.beside = -1;

@@ -21,22 +21,23 @@ std::uint64_t hash_of(const Op& op, double held) {
 
 }  // namespace
 
-bool SameOperators::same(std::size_t i, std::size_t other, double held) const {
+bool SameOperators::same(std::size_t i, std::size_t other) const {
   const Op& a = step_.graph.nodes[i].op;
   const Op& b = step_.graph.nodes[other].op;
-  return b.index() == a.index() && step_.nodes[other].held == held && b == a;
+  return b.index() == a.index() && step_.nodes[other].held == step_.nodes[i].held &&
+         step_.graph.nodes[other].launch == step_.graph.nodes[i].launch && b == a;
 }
 
-std::size_t SameOperators::first(std::size_t i, double held) {
+std::size_t SameOperators::first(std::size_t i) {
   if (!many_) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (same(i, j, held)) return j;
+      if (same(i, j)) return j;
     }
     return i;
   }
-  std::vector<std::size_t>& alike = firsts_[hash_of(step_.graph.nodes[i].op, held)];
+  std::vector<std::size_t>& alike = firsts_[hash_of(step_.graph.nodes[i].op, step_.nodes[i].held)];
   for (const std::size_t j : alike) {
-    if (same(i, j, held)) return j;
+    if (same(i, j)) return j;
   }
   alike.push_back(i);
   return i;

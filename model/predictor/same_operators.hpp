@@ -14,13 +14,13 @@ class SameOperators {
  public:
   explicit SameOperators(const StepPrediction& step) : step_(step), many_(step.graph.nodes.size() > kFew) {}
 
-  /// The first node that asks for what node `i` does: `i` when there is none before it. Of the nodes before `i` it is known
-  /// what of their operands they find `held`. To be called for each node in turn.
-  std::size_t first(std::size_t i, double held);
+  /// The first node that asks for what node `i` does: `i` when there is none before it. Of the nodes up to `i` it is known
+  /// what of their operands is held. To be called for each node in turn.
+  std::size_t first(std::size_t i);
 
  private:
   static constexpr std::size_t kFew = 64;  ///< up to so many, looking at each is quicker than a table
-  bool same(std::size_t i, std::size_t other, double held) const;
+  bool same(std::size_t i, std::size_t other) const;
 
   const StepPrediction& step_;
   bool many_;

@@ -20,9 +20,9 @@ namespace plumbline {
 
 class GemmCache;  // model/stacks/common/gemm_task.hpp
 
-/// What L2 holds of the operands, if they fit: nothing; what streams read, written by their predecessor (weights and
-/// caches are cold); everything.
-enum class Warmth { cold, streams, everything };
+/// What L2 holds of the operands: nothing; a share of what a stream reads, written by its predecessor (Question::held). Or,
+/// if they fit, all that streams read, likewise (weights and caches are cold); everything.
+enum class Warmth { cold, part, streams, everything };
 
 /// How a library's kernels are cut where its own rule is known: as the rule says; or as our planner would, into what is
 /// cheapest of all that the kernels can launch.
@@ -96,8 +96,7 @@ struct Question {
   const GemmPlan* gemm_plan = nullptr;            ///< to be priced in place of the cheapest, where the menu has it
   const AttentionPlan* attention_plan = nullptr;  ///< the same
   Resident resident{};
-  double held =
-      1;  ///< of a stream that finds its predecessor's result: the share of its input that this is, and L2 holds
+  double held = 1;  ///< of Warmth::part
   Cutting cutting = Cutting::by_rule;
   CollectiveCall collective_call{};
   CollectiveChoice collective = CollectiveChoice::automatic;

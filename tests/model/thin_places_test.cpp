@@ -175,9 +175,9 @@ TEST(Steps, WarmAndColdTwinsAreNotOne) {
       w.fusion = Fusion::none;
       const StepPrediction step = predict(llm, w, toy_machine(gpu), RunOptions{});
       for (std::size_t i = 0; i < step.nodes.size(); ++i) {
-        EXPECT_EQ(step.nodes[step.nodes[i].first].warm, step.nodes[i].warm) << model << " " << step.nodes[i].node->name;
+        EXPECT_EQ(step.nodes[step.nodes[i].first].held, step.nodes[i].held) << model << " " << step.nodes[i].node->name;
         for (std::size_t j = 0; j < i; ++j) {
-          twins += step.nodes[j].node->op == step.nodes[i].node->op && step.nodes[j].warm != step.nodes[i].warm ? 1 : 0;
+          twins += step.nodes[j].node->op == step.nodes[i].node->op && step.nodes[j].held != step.nodes[i].held ? 1 : 0;
         }
       }
     }

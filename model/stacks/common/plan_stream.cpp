@@ -80,6 +80,14 @@ void hold_in_l2(Demand& d, Bytes held, const Rates& m) {
   d.l2_hidden += of_cta;
 }
 
+bool only_streams(const Op& op) {
+  if (const auto* custom = std::get_if<CustomOp>(&op)) {
+    return custom->instructions <= 0 && custom->chain <= 0 && custom->in_flight <= Bytes{};
+  }
+  const auto* row = std::get_if<Rowwise>(&op);
+  return row != nullptr && !row_of(row->kind).statistic;
+}
+
 Demand stream_in_step(const Work& w, const Rates& m, double held) {
   Demand d = stream_demand(w, m, false);
   hold_in_l2(d, held * w.read, m);
@@ -90,8 +98,7 @@ Demand plan_stream(const Question& q) {
   const Op& op = q.op;
   const Work& w = q.work;
   const Rates& m = q.rates;
-  Demand d =
-      q.warmth == Warmth::streams ? stream_in_step(w, m, q.held) : stream_demand(w, m, q.warmth == Warmth::everything);
+  Demand d = q.warmth == Warmth::part ? stream_in_step(w, m, q.held) : stream_demand(w, m, q.warmth != Warmth::cold);
   d.serial_latency_of = "of grid-wide barriers";
   if (const auto* row = std::get_if<Rowwise>(&op)) {
     // a row's statistics must be known before its first output: one more trip through the row held in registers

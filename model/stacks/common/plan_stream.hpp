@@ -12,6 +12,8 @@ double tensor_clk(const Work& work, double ctas, const StreamingMultiprocessor& 
 /// One pass over the operator's compulsory bytes with its arithmetic spread over the same CTAs. `warm`: inputs and
 /// outputs that fit stay in L2 (a producer has just written them).
 Demand stream_demand(const Work& work, const Rates& rates, bool warm);
+/// A kernel that does nothing but pass through its operands, with no scalars of its own.
+bool only_streams(const Op& op);
 /// The same in a step, where L2 holds a share of what is read, and what is written replaces lines that something else
 /// wrote before: these go to DRAM meanwhile, at whatever time its own do.
 Demand stream_in_step(const Work& work, const Rates& rates, double held);

@@ -47,9 +47,8 @@ Demand custom_demand(const CustomOp& s, const Question& q) {
   d.smem_clk = s.smem / m.gpu.sm.smem_bytes_per_clk / ctas;
   const Bytes moved = s.read + s.write;
   d.l2 = std::max(s.l2, moved) / ctas;
-  const bool only_streams = s.instructions <= 0 && s.chain <= 0 && s.in_flight <= Bytes{};
-  const bool streams = q.warmth == Warmth::streams && only_streams && moved > Bytes{};
-  const bool warm = q.warmth != Warmth::cold && !streams && moved > Bytes{} && moved <= m.l2_kept;
+  const bool part = q.warmth == Warmth::part;
+  const bool warm = q.warmth != Warmth::cold && !part && moved > Bytes{} && moved <= m.l2_kept;
   d.serial_latency =
       static_cast<double>(s.chain) * (warm ? std::min(m.l2_mean_latency(), m.dram_latency) : m.dram_latency);
   d.serial_latency += static_cast<double>(s.dependent) * kDependentClk / m.clock;
@@ -66,7 +65,7 @@ Demand custom_demand(const CustomOp& s, const Question& q) {
   d.ends_alone = s.in_flight > Bytes{} && ctas < 2 * m.sm_count * static_cast<double>(d.plan.ctas_per_sm);
   d.dram_read = s.read;
   d.dram_write = s.write;
-  if (streams) hold_in_l2(d, q.held * s.read, m);
+  if (part) hold_in_l2(d, q.held * s.read, m);
   return d;
 }
 

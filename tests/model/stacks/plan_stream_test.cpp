@@ -21,7 +21,16 @@ class ToyStream : public ::testing::Test {
  protected:
   Machine machine = toy_machine();
 
-  Demand plan(const Op& op, bool warm = false) const { return plan_stream(op, work(op), machine.rates(), warm); }
+  static Demand plan(const Op& op, const Machine& on, Warmth warmth, double held = 1) {
+    const Work w = work(op);
+    const std::string name = "toy";
+    GemmCache cache;
+    return plan_stream(
+        {.op = op, .work = w, .rates = on.rates(), .gpu = name, .warmth = warmth, .held = held, .cache = cache});
+  }
+  Demand plan(const Op& op, bool warm = false) const {
+    return plan(op, machine, warm ? Warmth::streams : Warmth::cold);
+  }
   double us(const Op& op, bool warm = false) const {
     return price(plan(op, warm), machine.rates(), scalars_of(machine, "library.rowwise")).total.in(units::us);
   }
@@ -58,6 +67,21 @@ TEST_F(ToyStream, WhatAProducerLeftInL2IsNotReadAgain) {
   EXPECT_EQ(plan(small, true).dram_read, Bytes{});
   EXPECT_NEAR(us(small, false), 1 + 4 * 1.31072, 1e-9);
   EXPECT_DOUBLE_EQ(us(large, true), us(large, false));
+}
+
+/// In a step 2.62144 MB of 5.24288 are written, to DRAM at 1 TB/s, and the others come from L2 at 10 TB/s before that; or a
+/// quarter of them does. Their bytes are asked of L2 all the same.
+TEST_F(ToyStream, WhatAStepWritesGoesToDramBesideWhatL2Holds) {
+  const Op op = copy(40, 32768);
+  const auto& scalars = scalars_of(machine, "library.rowwise");
+  const Demand all = plan(op, machine, Warmth::part), quarter = plan(op, machine, Warmth::part, 0.25);
+  EXPECT_EQ(all.dram_read, Bytes{});
+  EXPECT_NEAR(price(all, machine.rates(), scalars).total.in(units::us), 1 + 2.62144 + 0.262144, 1e-9);
+  EXPECT_DOUBLE_EQ(quarter.dram_read.in(units::B), 0.75 * 2621440);
+  EXPECT_NEAR(price(quarter, machine.rates(), scalars).total.in(units::us), 1 + 1.75 * 2.62144 + 0.0655360, 1e-9);
+  for (const Demand& d : {all, quarter}) {
+    EXPECT_DOUBLE_EQ((d.l2 + d.l2_hidden).in(units::B) * static_cast<double>(d.plan.ctas), 5242880);
+  }
 }
 
 /// A row's statistics cost two L2 latencies more: 0.4 us.
@@ -119,7 +143,7 @@ TEST_F(ToyStream, Fp64RecurrencesUseFp64Lanes) {
   const auto m = toy_machine(gpu);
   Recurrence r{RecurrentKind::mamba2, 1, 64, 8, 64, 64, 1, DType::fp64, DType::fp64};
   const Work w = work(Op(r));
-  const Demand d = plan_stream(Op(r), w, m.rates(), false);
+  const Demand d = plan(Op(r), m, Warmth::cold);
   EXPECT_DOUBLE_EQ(d.tensor_clk * static_cast<double>(d.plan.ctas) * 4, w.tensor.in(units::FLOP));
 }
 
