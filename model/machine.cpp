@@ -241,32 +241,30 @@ Machine Machine::with(const GpuNumbers& given, const std::vector<std::string>& s
   return machine_of(parts_->origin, numbers, changed, std::move(changes));
 }
 
-Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
-                         const std::shared_ptr<const KernelCounts>& counts, const Stack& stack,
-                         const MachineOptions& options, const std::shared_ptr<const StepBands>& steps,
-                         const std::shared_ptr<const Cluster>& cluster) {
+Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const Stack& stack,
+                         const MachineOptions& options, const MachineAids& aids) {
   auto origin = std::make_shared<Origin>();
   origin->gpu = gpu;
   origin->calibration = calibration;
   origin->options = options;
   origin->stack = StackParts(stack);
-  origin->scalars = read_rate_scalars(gpu, calibration, donor, options, origin->stack, origin->kernel_assumptions);
+  origin->scalars = read_rate_scalars(gpu, calibration, aids.donor, options, origin->stack, origin->kernel_assumptions);
   if (!options.clock && stack.kernels() != KernelSet::ideal) {
     MachineOptions settled = options;
     settled.clock = ClockMode::steady;
     StackParts again(stack);
     std::vector<std::string> said;
-    origin->step_scalars = read_rate_scalars(gpu, calibration, donor, settled, again, said);
-    origin->step_scalars->base.counts = counts.get();
-    origin->step_scalars->base.fabric = cluster.get();
+    origin->step_scalars = read_rate_scalars(gpu, calibration, aids.donor, settled, again, said);
+    origin->step_scalars->base.counts = aids.counts.get();
+    origin->step_scalars->base.fabric = aids.cluster.get();
   }
   origin->measured = MeasuredFormats(calibration);
-  origin->counts = counts;
-  origin->steps = steps;
-  origin->scalars.base.counts = counts.get();
-  origin->cluster = cluster;
-  origin->scalars.base.fabric = cluster.get();
-  origin->same_generation = donor && donor->generation == gpu.generation;
+  origin->counts = aids.counts;
+  origin->steps = aids.steps;
+  origin->scalars.base.counts = aids.counts.get();
+  origin->cluster = aids.cluster;
+  origin->scalars.base.fabric = aids.cluster.get();
+  origin->same_generation = aids.donor && aids.donor->generation == gpu.generation;
   return machine_of(std::move(origin), gpu, false);
 }
 

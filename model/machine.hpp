@@ -68,14 +68,17 @@ class Machine {
   std::shared_ptr<const MachineParts> parts_;
 };
 
-/// Puts a machine together; touches no file. `donor`: the descriptor of the card that an inherited calibration was
-/// measured on, where there is one; `counts`: of our kernels (ops/plan/kernel_counts.hpp); `stack`: the one that
-/// `options` name; `steps`: bands of whole steps, none where nobody has recorded any; `cluster`: what joins several of
-/// the card. Throws BadInput for a calibration that lacks a scalar, NotModelled for options that need energies where none
-/// are on file.
-Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const std::optional<Gpu>& donor,
-                         const std::shared_ptr<const KernelCounts>& counts, const Stack& stack,
-                         const MachineOptions& options, const std::shared_ptr<const StepBands>& steps = nullptr,
-                         const std::shared_ptr<const Cluster>& cluster = nullptr);
+/// What a machine may do without.
+struct MachineAids {
+  std::optional<Gpu> donor;                    ///< the card that an inherited calibration was measured on
+  std::shared_ptr<const KernelCounts> counts;  ///< of our kernels (ops/plan/kernel_counts.hpp)
+  std::shared_ptr<const StepBands> steps;      ///< bands of whole steps, where somebody has recorded any
+  std::shared_ptr<const Cluster> cluster;      ///< what joins several of the card
+};
+
+/// Puts a machine together; touches no file. `stack`: the one that `options` name. Throws BadInput for a calibration that
+/// lacks a scalar, NotModelled for options that need energies where none are on file.
+Machine assemble_machine(const Gpu& gpu, const Calibration& calibration, const Stack& stack,
+                         const MachineOptions& options, const MachineAids& aids = {});
 
 }  // namespace plumbline

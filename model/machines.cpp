@@ -91,10 +91,9 @@ Machine make_machine(const Gpu& gpu, const Calibration& calibration, const Machi
       choose_stack(options.stack, [](const std::string& name) -> const Stack& { return machines().stack(name); });
   if (!options.stack.host.empty()) stack = on_host(stack, load_host(options.stack.host));
   const auto assembled = [&](const Gpu& card) {
-    const std::shared_ptr<const Cluster> cluster =
-        machines().cluster(card, options.cluster.empty() ? card.cluster : options.cluster);
-    return assemble_machine(card, calibration, donor_of(calibration), own_counts(), stack, options, bands_of_steps(),
-                            cluster);
+    const MachineAids aids{donor_of(calibration), own_counts(), bands_of_steps(),
+                           machines().cluster(card, options.cluster.empty() ? card.cluster : options.cluster)};
+    return assemble_machine(card, calibration, stack, options, aids);
   };
   const std::optional<Gpu> before = as_on_file(gpu);
   return before ? assembled(*before).with(gpu, new_assumptions(*before, gpu)) : assembled(gpu);

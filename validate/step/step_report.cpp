@@ -230,10 +230,8 @@ WholeStepReport compare_steps(const StepRecording& recording, const Gpu& gpu, co
     options.stack = "own";  // steps run our kernels
     options.clock = clock;
     const Stack& stack = machines().stack(options.stack.name);
-    const auto counts = load_kernel_counts("own_sm90");
-    return made
-        .emplace(clock, assemble_machine(gpu, calibration, {}, counts, stack, options, {}, machines().cluster(gpu, "")))
-        .first->second;
+    const MachineAids aids{{}, load_kernel_counts("own_sm90"), {}, machines().cluster(gpu, "")};
+    return made.emplace(clock, assemble_machine(gpu, calibration, stack, options, aids)).first->second;
   });
 }
 

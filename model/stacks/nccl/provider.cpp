@@ -169,13 +169,13 @@ class Nccl final : public Provider {
     if (c.algorithm == Algorithm::nvls || c.algorithm == Algorithm::nvls_tree) {
       const FamilyScalars& f = family_on_file(q, kNvls);
       out.unmeasured = out.unmeasured || s.kind != CollectiveKind::all_reduce;
-      return launch(c.algorithm == Algorithm::nvls ? "nccl nvls" : "nccl nvls tree", nvls(s.kind, bytes, g, c, f),
-                    c.channels, f, ranks, work, q, out);
+      const char* kernel = c.algorithm == Algorithm::nvls ? "nccl nvls" : "nccl nvls tree";
+      return launch({kernel, nvls(s.kind, bytes, g, c, f), c.channels, ranks}, f, work, q, out);
     }
     if (c.algorithm == Algorithm::collnet_direct || c.algorithm == Algorithm::collnet_chain) {
       const FamilyScalars& f = family_on_file(q, kRingSimple);
-      return launch(c.algorithm == Algorithm::collnet_direct ? "nccl collnet direct" : "nccl collnet chain",
-                    collnet(s.kind, bytes, g, c, f), c.channels, f, ranks, work, q, out);
+      const char* kernel = c.algorithm == Algorithm::collnet_direct ? "nccl collnet direct" : "nccl collnet chain";
+      return launch({kernel, collnet(s.kind, bytes, g, c, f), c.channels, ranks}, f, work, q, out);
     }
     constexpr std::array<std::array<const char*, 3>, 2> kKernels{
         {{"nccl ring ll", "nccl ring ll128", "nccl ring simple"},
@@ -184,15 +184,14 @@ class Nccl final : public Provider {
     const FamilyScalars& f = family_on_file(q, static_cast<Family>(kRingLl + protocol));
     if (s.kind == CollectiveKind::broadcast) {
       out.unmeasured = true;
-      return launch(kKernels[0][protocol], chain(bytes, g, c, f), c.channels, f, ranks, work, q, out);
+      return launch({kKernels[0][protocol], chain(bytes, g, c, f), c.channels, ranks}, f, work, q, out);
     }
     if (c.algorithm == Algorithm::pat)
-      return launch("nccl pat simple", pat(bytes, g, f), c.channels, f, ranks, work, q, out);
+      return launch({"nccl pat simple", pat(bytes, g, f), c.channels, ranks}, f, work, q, out);
     const bool up_and_down = c.algorithm == Algorithm::tree;
     const nccl::Elements elements = elements_of(s);
-    launch(kKernels[up_and_down ? 1 : 0][protocol],
-           up_and_down ? tree(bytes, g, c, f) : ring(s.kind, bytes, g, c, f, elements), c.channels, f, ranks, work, q,
-           out);
+    const Exchange e = up_and_down ? tree(bytes, g, c, f) : ring(s.kind, bytes, g, c, f, elements);
+    launch({kKernels[up_and_down ? 1 : 0][protocol], e, c.channels, ranks}, f, work, q, out);
     const bool by_elements =
         elements.ragged && !up_and_down && c.protocol == Protocol::simple && s.kind != CollectiveKind::all_reduce;
     if (by_elements) out.sign(f, Variant::ragged);
@@ -248,25 +247,30 @@ class Nccl final : public Provider {
     const bool aligned = q.collective == CollectiveChoice::rail_aligned && g.nodes > 1 && g.ranks_per_node() > 1;
     const FamilyScalars& f = family_on_file(q, flags ? kPeerLl : kPeerSimple);
     const double channels = std::min(nccl::kPeerChannels, others * nccl::peer_channels(message, others + 1));
-    launch(
-        flags ? "nccl send/recv ll" : "nccl send/recv simple",
-        aligned ? along_rails(message, g, f, flags, q.queued) : peers(message, others, g, f, flags, q.queued, ragged),
-        channels, f, others + 1, work, q, out);
+    const Exchange e =
+        aligned ? along_rails(message, g, f, flags, q.queued) : peers(message, others, g, f, flags, q.queued, ragged);
+    launch({flags ? "nccl send/recv ll" : "nccl send/recv simple", e, channels, others + 1}, f, work, q, out);
     if (ragged && !flags && !aligned) out.sign(f, Variant::ragged);
     return true;
   }
 
-  static bool launch(const char* kernel, const Exchange& e, double channels, const FamilyScalars& f, double ranks,
-                     const Work& work, const Question& q, Answer& out) {
+  struct Kernel {
+    const char* name;
+    Exchange exchange;
+    double channels, ranks;
+  };
+
+  static bool launch(const Kernel& kernel, const FamilyScalars& f, const Work& work, const Question& q, Answer& out) {
+    const Exchange& e = kernel.exchange;
     out.sign(f);
-    Demand& d = out.launch(kernel, f) = Demand{};
-    d.plan.ctas = static_cast<std::int64_t>(channels);
+    Demand& d = out.launch(kernel.name, f) = Demand{};
+    d.plan.ctas = static_cast<std::int64_t>(kernel.channels);
     d.link = e.link;
     d.link_rate = e.rate;
     d.staged = e.staged;
     // memory moves beside the links: what takes longer
     const Seconds memory = work.bytes() / std::min(q.rates.dram_read, q.rates.dram_write) - e.link / e.rate;
-    d.serial_latency = std::max(Seconds{}, memory) + std::max(-f.fixed, e.waits) + q.collective_call.of(ranks);
+    d.serial_latency = std::max(Seconds{}, memory) + std::max(-f.fixed, e.waits) + q.collective_call.of(kernel.ranks);
     d.serial_latency_of = "of hops, of a message's first part at one channel's rate, and of the stack's call";
     // beside the link's time, not in it
     out.read_beside += work.read;

@@ -154,7 +154,7 @@ TEST(Host, AStackThatSaysNothingOfItIsRefused) {
       "providers": [{"provider": "cublas"}, {"provider": "trtllm"}, {"provider": "generic"}], "runtime": "stream"})",
                   "mine.json");
   const Machine usual = machines().get({"h200_sxm", on("", "trt-llm")});
-  const Machine machine = assemble_machine(load_gpu("h200_sxm"), usual.calibration(), {}, nullptr, stack, {});
+  const Machine machine = assemble_machine(load_gpu("h200_sxm"), usual.calibration(), stack, {});
   Predictor predictor;
   EXPECT_GT(predictor.predict(load_llm("gpt2"), Workload{}, machine, RunOptions{Runtime::stream}).latency, Seconds{});
   try {

@@ -126,7 +126,7 @@ TEST(Stack, TheFirstProviderWithAKernelPlans) {
 /// A stack that limits a provider to some operators leaves the others to the next, or to nobody.
 TEST(Stack, OpsLimitAProvider) {
   const auto machine_of = [](const std::string& providers) {
-    return assemble_machine(toy_gpu(), toy_calibration(), {}, nullptr, parsed(providers), {});
+    return assemble_machine(toy_gpu(), toy_calibration(), parsed(providers), {});
   };
   const Op mla = MlaDecode{1, 16, 256, 512, 64}, decode = AttentionDecode{1, 8, 8, 64, 64, 256};
   const Machine some =
