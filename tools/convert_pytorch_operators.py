@@ -90,7 +90,9 @@ RECORDINGS = {"products_drawn": "products", "products_second": "products_second"
               "one_row": "products_one_row", "products_fourth": "products_fourth", "products_fifth": "products_fifth",
               "products_sixth": "products_sixth", "products_ragged": "products_ragged"}
 ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",), "products_fifth": ("heldout",),
-             "products_sixth": ("heldout",), "products_ragged": ("train",)}
+             "products_sixth": ("heldout",)}
+# of a draw whose sides were recorded on a card each
+HELD_OUT_RECORDINGS = {"products_ragged": "products_seventh"}
 FEW_ROWS = 32
 
 
@@ -113,7 +115,7 @@ def write_products(root, name, side):
     """Products drawn at random for training and as held-out rows, and those of a sweep (training)."""
     folder = os.path.join(root, "h200_pytorch", "h200_sxm")
     count = 0
-    recording = RECORDINGS[name]
+    recording = HELD_OUT_RECORDINGS.get(name, RECORDINGS[name]) if side == "heldout" else RECORDINGS[name]
     with gzip.open(os.path.join(root, "h200", "pytorch", f"{recording}.jsonl.gz"), "rt", encoding="utf-8") as lines, \
          open(os.path.join(folder, f"{name}.{side}.csv"), "w", newline="", encoding="ascii") as file:
         writer = csv.writer(file, lineterminator="\n")
