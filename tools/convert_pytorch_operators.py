@@ -88,16 +88,34 @@ def write_drawn(root):
 
 RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third",
               "one_row": "products_one_row", "products_fourth": "products_fourth", "products_fifth": "products_fifth",
-              "products_sixth": "products_sixth"}
+              "products_sixth": "products_sixth", "products_ragged": "products_ragged"}
 ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",), "products_fifth": ("heldout",),
              "products_sixth": ("heldout",)}
+# of a draw whose sides were recorded on a card each
+HELD_OUT_RECORDINGS = {"products_ragged": "products_seventh"}
+FEW_ROWS = 32
+
+
+def kernel_of(case, launches, recording):
+    """What a list of rows is asked for by: scales, rows that are no whole 16 bytes, few rows, products on lanes. (The sixth draw's
+    list was published with all of its odd sizes, some of which are whole in tf32.)"""
+    if case.get("dtype", "").startswith("fp8"):
+        return case["dtype"]
+    if "layout" in case and recording == "products_sixth":
+        return "odd"
+    if "layout" in case:
+        unit = 16 // (4 if case["dtype"] == "tf32" else 2)
+        if case["n"] % unit or case["k"] % unit:
+            return "odd"
+        return "few" if case["m"] <= FEW_ROWS else "types"
+    return "gemv" if any("gemv" in launch[0] for launch in launches) else case["kind"]
 
 
 def write_products(root, name, side):
     """Products drawn at random for training and as held-out rows, and those of a sweep (training)."""
     folder = os.path.join(root, "h200_pytorch", "h200_sxm")
     count = 0
-    recording = RECORDINGS[name]
+    recording = HELD_OUT_RECORDINGS.get(name, RECORDINGS[name]) if side == "heldout" else RECORDINGS[name]
     with gzip.open(os.path.join(root, "h200", "pytorch", f"{recording}.jsonl.gz"), "rt", encoding="utf-8") as lines, \
          open(os.path.join(folder, f"{name}.{side}.csv"), "w", newline="", encoding="ascii") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -108,9 +126,7 @@ def write_products(root, name, side):
             if not case.get("launches") or (case["set"] == "heldout") != (side == "heldout"):
                 continue
             op, shape, launches = product(case) if case["kind"] == "bmm" else typed(case)
-            kernel = "gemv" if any("gemv" in launch[0] for launch in launches) else case["kind"]
-            kernel = case["dtype"] if case.get("dtype", "").startswith("fp8") else kernel
-            kernel = "odd" if "layout" in case else kernel
+            kernel = kernel_of(case, launches, recording)
             row = [op, DTYPES[case.get("dtype", "bfloat16")], shape_text(shape), f"{sum(launch[3] for launch in launches):.3f}", "",
                    "pytorch-2.11", kernel, "burst", "kernels", f"{recording}:{line}"]
             writer.writerow(row + (["yes"] if side == "heldout" else []))

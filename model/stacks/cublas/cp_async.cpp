@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/cublas/pieces.hpp"
 
 namespace plumbline {
 namespace {
@@ -57,22 +58,11 @@ bool feeds_by_maps(const Context& c) {
          gemm::whole_units(c.task) && c.task.dequant_per_weight == 0;
 }
 
-/// Rows that are no whole 16-byte units, which no kernel for tensor maps takes: pairs of elements where all rows have
-/// an even number of them, else single ones. Of four bytes there are no pairs. (Names of 290 launches on an H200,
-/// 2026-11-28: "align2" and "align1"; 50258 columns in tf32 "align1".)
-bool in_pieces(const Context& c) { return c.path.kind == TensorPath::Kind::mma_sync && !gemm::whole_units(c.task); }
-
-bool in_pairs(const GemmTask& t) {
-  constexpr double kHalf = 2;
-  return t.input_bytes <= kHalf && std::fmod(t.k, 2) == 0 && std::fmod(t.n, 2) == 0;
-}
-
-/// Of 16 bits and fewer no cp.async fetches one alone: kernels of sm_75, which pass them through registers.
-bool through_registers(const Context& c) { return in_pieces(c) && !in_pairs(c.task) && c.task.input_bytes <= 2; }
-
 class CpAsyncPlanner {
  public:
-  explicit CpAsyncPlanner(const Context& context) : c(context) {}
+  explicit CpAsyncPlanner(const Context& context) : c(context) {
+    if (cublas::in_pieces(c)) requests_ = cublas::requests_of(c);
+  }
 
   /// As many stages as shared memory gives to as many CTAs as their accumulators leave room for.
   TileCosts costs(Tile tile, bool swapped) const {
@@ -82,6 +72,12 @@ class CpAsyncPlanner {
     constexpr double kLeastStages = 4;
     e.resident = std::clamp(std::min(room, std::floor(c.smem / (kLeastStages * e.stage_bytes))), 1.0, c.path.most_ctas);
     e.stages = std::clamp(std::floor(c.smem / (e.resident * e.stage_bytes)), 2.0, c.path.most_stages);
+    // whose next step waits in registers; larger tiles than 128 x 128 leave none for a second CTA
+    if (cublas::through_registers(c)) {
+      constexpr double kPair = 2;
+      e.resident = std::clamp(room, 1.0, kPair);
+      e.stages = 2;
+    }
     e.step_latency = c.rates.dram_latency / e.stages;
     // a CTA has a warp for each scheduler, of 32 columns and all rows, which unpacks weights and then multiplies them
     // (TensorRT-LLM, cutlass_heuristic.cpp and dq_mma_multistage_percol.h)
@@ -100,16 +96,19 @@ class CpAsyncPlanner {
     return e;
   }
 
-  /// The load unit is busy so long with an instruction of 32 pieces.
+  /// What passes through registers is stored once all of a step has come: memory's latency, and half of what the SM's CTAs ask for
+  /// before it (by the training side of products_ragged; 2 x 160 requests of a step of 64 x 64 took 2,100 to 2,760 clocks).
   void adapt(TileLayout& t) const {
-    if (in_pieces(c)) t.pieces_clk += t.costs->stage_bytes / piece() / kWarp * piece_clk();
+    if (!cublas::in_pieces(c)) return;
+    t.pieces_clk += cublas::pieces_clk(c, t, requests_);
+    constexpr double kBefore = 0.5;
+    if (cublas::through_registers(c))
+      t.step_latency = c.rates.dram_latency + kBefore * t.costs->resident * t.pieces_clk * c.clk;
   }
 
-  /// The result leaves in pieces too, once a CTA.
   WorkSplit split(const TileLayout& t, double splits) const {
     WorkSplit s = gemm::tiled(t, splits);
-    if (in_pieces(c))
-      s.once_clk += t.costs->tile_m * t.costs->tile_n * c.task.input_bytes / piece() / kWarp * kStoreClk;
+    if (cublas::in_pieces(c)) s.once_clk += cublas::stored_pieces_clk(c.task, *t.costs);
     return s;
   }
 
@@ -120,30 +119,8 @@ class CpAsyncPlanner {
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }
 
  private:
-  static constexpr double kWarp = 32;
-  /// An instruction that stores as many pieces of the result.
-  static constexpr double kStoreClk = 7;
-
-  double piece() const { return c.task.input_bytes * (in_pairs(c.task) ? 2 : 1); }
-
-  /// Set by hand on what launches take a step, tensor units and operands from shared memory beside it (H200, 2026-11-28,
-  /// products_odd.csv.gz, both sides of the project's rule in view). Pairs of whole lines of 128 bytes take 8.9 to 9.1 us
-  /// a step, others 10.1 to 10.4 (2048 rows, 16386 columns). Through registers, where rows of K on both sides are whole lines of 128 bytes, the lanes of
-  /// an instruction that read several rows meet in the same banks of L1: K of 768, 832 and 896 take 23.4 us a step,
-  /// 800 17.9, 770 17.4 (2048 rows, 16385 columns). Why fp32 elements along N take more than along K was not found,
-  /// nor why tiles of 64 x 64 of few rows take half as much again.
-  double piece_clk() const {
-    constexpr double kPairClk = 7.3, kPairOfLinesClk = 5.8, kSingleClk = 6.8, kSameBanksClk = 8.3, kWordClk = 5.9,
-                     kWordAcrossClk = 7.1, kLine = 128, kUnit = 16;
-    const GemmTask& t = c.task;
-    const bool lines = std::fmod(t.k * t.input_bytes, kLine) == 0;
-    if (in_pairs(t)) return lines ? kPairOfLinesClk : kPairClk;
-    if (!through_registers(c))
-      return t.weights_kn && std::fmod(t.n * t.weight_bytes, kUnit) != 0 ? kWordAcrossClk : kWordClk;
-    return !t.weights_kn && lines ? kSameBanksClk : kSingleClk;
-  }
-
   const Context& c;
+  cublas::PieceRequests requests_;
 };
 
 /// Kernels of single elements have 64 x 64 and larger tiles; up to four rows run on lanes ("gemmSN"), which takes
@@ -152,7 +129,7 @@ void add_pieces(const std::vector<TileCosts>& menu, const Context& c, std::span<
                 Search<CpAsyncPlanner>& search) {
   constexpr int kNarrow = 64;
   constexpr double kOnLanes = 4;
-  const int least = in_pairs(c.task) || c.task.m <= kOnLanes ? 1 : kNarrow;
+  const int least = cublas::in_pairs(c.task) || c.task.m <= kOnLanes ? 1 : kNarrow;
   for (const TileCosts& e : menu) {
     if (std::min(e.tile.rows, e.tile.cols) < least || !gemm::fits(e, c.smem)) continue;
     const TileLayout& t = search.lay_out(e);
@@ -191,9 +168,9 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache, bool whole_
   };
   constexpr int kAny = 128 * 256, kSingles = 128 * 128;
   Search<CpAsyncPlanner> search(planner, c, cache);
-  if (in_pieces(c)) {
+  if (cublas::in_pieces(c)) {
     std::vector<TileCosts> few;
-    fill(few, (through_registers(c) && !c.task.weights_kn) || c.task.dequant_per_weight > 0 ? kSingles : kAny);
+    fill(few, (cublas::through_registers(c) && !c.task.weights_kn) || c.task.dequant_per_weight > 0 ? kSingles : kAny);
     add_pieces(few, c, whole_k ? std::span(kSplitsOfPieces).first(1) : kSplitsOfPieces, search);
     if (search.empty()) search.add_menu(few, splits);
     return search.run();

@@ -51,7 +51,10 @@ class XmmaPlanner {
   explicit XmmaPlanner(const Context& context) : c(context) {}
 
   void fill(std::vector<TileCosts>& menu) const {
+    constexpr int kTallestAcross = 128;
     for (const Tile tile : kTf32Tiles) {
+      // 20 of 20 launches with weights [K,N], whose names have the rows along N ("nn"; H200, training side of products_ragged)
+      if (c.task.weights_kn && tile.rows > kTallestAcross) continue;
       const TileCosts e = costs(tile);
       if (!gemm::fits(e, c.smem) && !menu.empty()) continue;
       for (const ClusterShape& cluster : kTf32Clusters) {
@@ -92,22 +95,33 @@ class XmmaPlanner {
   WorkSplit split(const TileLayout& t, double splits) const {
     WorkSplit s = gemm::tiled(t, splits);
     const double at_once = cublas::ctas_in_clusters(t.costs->cluster, c.rates.sm_count);
+    s.second_launch = false;
+    s.meet_clk = splits > 1 ? c.family.merge_clk * sums_of_a_warpgroup(t.costs->tile) : 0;
+    if (splits > 1 && t.tiles > at_once) {
+      const double whole = std::floor(t.tiles / at_once);
+      s.ctas = c.rates.sm_count;
+      s.steps += whole * t.k_steps;
+      s.once_clk *= whole + 1;
+      s.serial_clk *= whole + 1;
+      return s;
+    }
     const double before = std::ceil(s.ctas / at_once) - 1;
     s.ctas += before * (c.rates.sm_count - at_once);
-    s.second_launch = false;
-    s.meet_clk = splits > 1 ? c.family.merge_clk : 0;
     return s;
   }
 
-  /// K is cut where its parts have a place all at once.
+  /// K whole, or cut in a last turn that fills half of the SMs or less, into as many parts as have a place, four at most
+  /// ("segment_k_on": what names and grids of 470 launches of training shapes say, but for a few of odd clusters).
   template <class Visit>
   void for_each_split(const TileLayout& t, const Visit& visit) const {
-    constexpr std::array<double, 8> kParts{1, 2, 3, 4, 6, 8, 12, 16};
-    constexpr double kLeastSteps = 16;
+    constexpr double kMostParts = 4, kLeastSteps = 16;
+    visit(1.0);
     const double at_once = cublas::ctas_in_clusters(t.costs->cluster, c.rates.sm_count);
-    for (const double splits : kParts) {
-      if (splits > 1 && (splits * t.tiles > at_once || splits * kLeastSteps > t.k_steps)) return;
-      visit(splits);
+    const double last = t.tiles - at_once * std::floor(t.tiles / at_once);
+    const double parts = last > 0 ? std::min(std::floor(at_once / last), kMostParts) : 1;
+    // where all plans are looked at, fewer parts too, so that a GPU with more SMs has what one with fewer has
+    for (double n = c.task.alone_flops > 0 ? 2 : parts; n > 1 && n <= parts; ++n) {
+      if (n * kLeastSteps <= t.k_steps) visit(n);
     }
   }
 
@@ -120,8 +134,9 @@ class XmmaPlanner {
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + split.meet_clk * c.clk;
     d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
                                              : "to load code, tensor maps and what they describe";
+    if (split.splits > 1) d.serial_latency += kClear;
     // from three turns on a launch before clears a counter (119 of 119 recorded launches, none of 292 others)
-    if (split.ctas > 2 * c.rates.sm_count) {
+    if (std::max(split.ctas, t.tiles) > 2 * c.rates.sm_count) {
       d.serial_latency += c.family.counter;
       d.serial_latency_of = "to clear a counter, load code, tensor maps and what they describe";
     }
@@ -136,10 +151,22 @@ class XmmaPlanner {
   }
 
  private:
+  /// Before parts meet a launch clears where they do: its own time, a median of 150.
+  static constexpr Seconds kClear = 1.15e-6 * units::s;
+
+  /// In units of those of 64 x 64. In the largest tiles two warpgroups share them.
+  static double sums_of_a_warpgroup(Tile tile) {
+    constexpr double kUnit = 64 * 64, kMost = 128 * 128;
+    return std::min<double>(tile.rows * tile.cols, kMost) / kUnit;
+  }
+
   TileCosts costs(Tile tile) const {
     constexpr double kStep = 32, kBarriers = 3072;  // columns of K; bytes beside the ring
     TileCosts e = gemm::tile_costs(c, tile, kStep, false);
     e.persistent = true;
+    // wgmma takes operands of 32 bits along K alone (PTX ISA, wgmma.mma_async: transposition is of 16 bits), so that weights
+    // [K,N] pass through registers, for which tensor units wait
+    if (c.task.weights_kn) e.tensor_clk += e.w / c.smem_port;
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
     e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;

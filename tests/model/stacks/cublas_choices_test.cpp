@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -72,6 +73,44 @@ TEST(CublasChoices, Tf32TakesAsManyTurnsAsClustersLeave) {
   const OpPrediction p = product("tf32", "M=2304;N=4096;K=14336");
   EXPECT_NEAR(p.time.in(units::us), 701, 42);
   EXPECT_LE(p.gemm_plan.cluster_m * p.gemm_plan.cluster_n, 16);
+}
+
+TEST(CublasChoices, Tf32CutsALastTurnOfHalfTheSms) {
+  // recorded as "segment_k_on": 192 tiles of 128 x 256, of which 60 are left to a last turn, and a memset
+  const OpPrediction p = product("tf32", "M=1024;N=6144;K=4096");
+  EXPECT_NEAR(p.time.in(units::us), 141, 8);
+  EXPECT_EQ(product("tf32", "M=8192;N=8192;K=8192").gemm_plan.splits, 1) << "many turns, the last one nearly full";
+}
+
+TEST(CublasChoices, Tf32WeightsAcrossPassThroughRegisters) {
+  // 31 turns of 128 x 128 recorded, 372 us; 18 % less where the same rows lie along K
+  const Seconds across = product("tf32", "M=4357;N=15284;K=748;layout=kn").time,
+                along = product("tf32", "M=4357;N=15284;K=748").time;
+  EXPECT_NEAR(across.in(units::us), 372, 40);
+  EXPECT_GT(across, 1.05 * along);
+}
+
+/// Clocks of the load unit for a warp's instruction that asks for pieces, of tiles that lie across the operands' ends.
+double clk_of_a_request(const std::string& shape, double m, double n, double pieces_an_element) {
+  const OpPrediction p = product("bf16", shape);
+  const GemmPlan& plan = p.gemm_plan;
+  const auto held = [](double size, auto tile) {
+    const auto side = static_cast<double>(tile);
+    return size / std::ceil(size / side);
+  };
+  const double elements = (held(m, plan.tile_m) + held(n, plan.tile_n)) * static_cast<double>(plan.tile_k);
+  return p.launches[0].demand.pieces_clk / (elements * pieces_an_element / 32);
+}
+
+/// Single elements: eight rows of 64 bytes. Where all begin at lines their 32 words lie in four banks, eight in each; where one
+/// begins four bytes behind the other two, and 48 of 128 lie across two lines (of 50 bytes from the first to the last piece's end).
+TEST(CublasChoices, RaggedRowsByHand) {
+  EXPECT_NEAR(clk_of_a_request("M=2048;N=4097;K=1024", 2048, 4097, 1), 0.28 * 8 + 0.5 * 8 + 1.95, 1e-6);
+  EXPECT_NEAR(clk_of_a_request("M=2048;N=4097;K=1026", 2048, 4097, 1), 0.28 * 8 * (1 + 12.0 / 32) + 0.5 * 2 + 1.95,
+              1e-6);
+  // pairs: four rows of 128 bytes, at lines or across two of them
+  EXPECT_NEAR(clk_of_a_request("M=2048;N=4098;K=1024", 2048, 4098, 0.5), 4.25 + 0.375 * 4, 1e-6);
+  EXPECT_NEAR(clk_of_a_request("M=2048;N=4098;K=1056", 2048, 4098, 0.5), 4.25 + 0.375 * 6, 1e-6);
 }
 
 TEST(CublasChoices, SumsOfPartsOfScaledProductsFitTheWorkspace) {
