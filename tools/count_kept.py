@@ -77,6 +77,9 @@ class Ledger(TorchDispatchMode):
             cuda, logic = args[0].device.type == 'cuda', args[0].dtype == torch.bool
             return (True if cuda else False) if logic else (0 if cuda else 1)
         out = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._softmax_backward_data.default:  # its product of gradient and result lives inside (SoftMax.cu)
+            inside = rounded(args[0].numel() * torch.promote_types(args[0].dtype, args[1].dtype).itemsize)
+            self.peak = max(self.peak, self.live + inside + rounded(out.numel() * out.itemsize))
         for t in tree_iter(out):
             if isinstance(t, torch.Tensor) and t.device.type == "cuda":
                 self.track(t, str(func))
@@ -130,6 +133,11 @@ def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scal
             return attention_fp32(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         need = torch.is_grad_enabled()
         bias = attn_mask
+        if key.shape[1] == 1 < query.shape[1] and not enable_gqa:  # one head of keys that is broadcast: no fused kernel's
+            if bias is not None and bias.dtype == torch.bool:
+                bias = torch.where(bias, query.new_zeros(()), query.new_zeros(()))
+            math = torch.ops.aten._scaled_dot_product_attention_math
+            return math(query, key, value, bias, dropout_p, is_causal and bias is None, scale=scale)[0]
         if bias is not None and bias.dtype == torch.bool:
             # convert_boolean_attn_mask
             bias = torch.where(attn_mask, 0.0, float("-inf")).to(query.dtype) if True else bias
@@ -174,6 +182,10 @@ def simulate(point, trace=False):
         ledger = Ledger()
         with ledger:
             model, config = tti.build(point["model"], args)
+            if config.model_type == "falcon":
+                from eager_operators import split_heads
+                from transformers.models.falcon.modeling_falcon import FalconAttention
+                FalconAttention._split_heads = split_heads
             it = tti.Iteration(model, config, point, args)
             for p in model.parameters(): ledger.track(p, "param")
             for p in model.buffers(): ledger.track(p, "buffer") if p.device.type == "cuda" else None

@@ -161,7 +161,7 @@ def attention_of(seen):
             return written_out(query, key, value, attn_mask, dropout_p, scale)
         if attn_mask is not None and attn_mask.dtype == torch.bool:
             attn_mask = torch.where(attn_mask, query.new_zeros(()), query.new_zeros(()))
-        if key.shape[1] == 1 < query.shape[1]:  # one head of keys that is broadcast is no fused kernel's
+        if key.shape[1] == 1 < query.shape[1] and not enable_gqa:  # one head of keys that is broadcast is no fused kernel's
             return written_out(query, key, value, attn_mask, dropout_p, scale)
         return Attention.apply(query, key, value, seen)
     return attend

@@ -344,7 +344,8 @@ double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const Trai
   const bool copied = t.offload == Offload::activations;
   const std::vector<std::int64_t> again =
       t.recomputed_layers > 0 ? layers_by_kind(stack, {0, t.recomputed_layers}) : repeats;
-  const double input = v.tokens * v.hidden * v.element;
+  const double input =
+      v.tokens * v.hidden * (v.autocast() ? 4 : v.element);  // autocast leaves the residual stream in fp32
   double bytes = 0, inputs = 0, most = 0;
   for (std::size_t i = 0; i < stack.kinds.size(); ++i) {
     const LayerSpec& l = stack.kinds[i];
@@ -393,6 +394,54 @@ double kept_bytes_of(const Llm& llm, const Workload& rank, const Types& types, c
 
 double logits_of(const Llm& llm, const Workload& w, const Types& types) {
   return logits(llm, w, view_of(llm, w, types, llm.main()));
+}
+
+namespace {
+
+/// The gradient of the residual stream, which waits for what a layer's part adds to it.
+double waiting_gradient(const View& v) { return v.tokens * v.hidden * (v.autocast() ? 4 : v.element); }
+
+/// In the backward pass of an attention that is written out, the gradient of the probabilities, its product with them, which
+/// lives inside softmax's (softmax_backward_cuda_out() of aten/src/ATen/native/cuda/SoftMax.cu), and the gradient of the scores
+/// are there at once; gone are what the part behind attention kept, and what dropout and the second product read.
+Beside beside_scores(const LayerSpec& l, const View& v) {
+  const auto* attention = l.mixer.as<AttentionSpec>();
+  if (attention == nullptr) return {};
+  const bool fp32 = v.writes_scores_in_fp32() || stored_scores(l, v) > 0;
+  if (v.no_scores() && !fp32) return {};
+  const double wide = fp32 || !v.source.narrow_softmax ? 4 : v.element, heads = d(attention->q_heads) / v.tp();
+  const double dropped = v.dropout && !v.source.keeps_all_scores ? 1 + (fp32 ? 4 : v.element) : 0;
+  const double cast = fp32 || v.source.narrow_softmax ? 0 : v.element;
+  const double scores = (3 * wide - dropped - cast) * v.tokens * v.kv_len * heads;
+  const double behind = (l.ffn ? stored_ffn(*l.ffn, v) : 0) + v.tokens * v.element * heads * d(attention->v_dim);
+  const double keys = d(attention->kv_heads) * d(attention->qk_dim + attention->v_dim);
+  const double projections = v.hidden * (d(attention->q_heads * attention->qk_dim) + keys) / v.tp();
+  return {scores - behind + waiting_gradient(v), l.params / v.tp() - projections};
+}
+
+/// In that of a dense feed-forward part: gradients of what its activation reads, when its last matrix has its own and autocast's
+/// cast of that is gone.
+Beside beside_dense(const LayerSpec& l, const View& v) {
+  if (!l.ffn || l.ffn->is_moe()) return {};
+  const double width = d(l.ffn->width) / v.tp(), matrix = v.hidden * width;
+  const double made = v.tokens * width * v.element * (l.ffn->gated ? 2 : 1) + waiting_gradient(v);
+  return {made - (v.autocast() ? v.element * matrix : 0), matrix};
+}
+
+}  // namespace
+
+std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types& types) {
+  std::vector<Beside> found;
+  for (const StackSpec& stack : llm.stacks) {
+    if (!runs(llm, w, stack)) continue;
+    View v = view_of(llm, w, types, stack);
+    for (const LayerSpec& l : stack.kinds) {
+      v.dropout = trains_with_dropout(l, stack.role);
+      found.push_back(beside_scores(l, v));
+      found.push_back(beside_dense(l, v));
+    }
+  }
+  return found;
 }
 
 double most_of_a_layer(const Llm& llm, const Workload& w, const Types& types) {

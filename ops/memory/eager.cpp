@@ -5,7 +5,8 @@
 //               that and the gradient of the logit that is made of the two: 12 bytes where the loss casts to fp32 first
 //               (there are no gradients of parameters yet)
 //   head        the same without those, the logits' gradient in their own type, and the first gradient: the head's matrix
-//   layers      with recomputation: inputs of all layers, and all of the layer that is computed again
+//   layers      inputs of all layers and, with recomputation, all of the layer that is computed again; inside of it what its
+//               backward pass makes for a moment; at its end the first layer's alone, and the others' gradients
 //   embedding   parameters, states, all gradients, and of a tied embedding its second gradient, which
 //               embedding_dense_backward writes all of, and the sum of the two
 //   optimizer   parameters, states, all gradients, and for a pass a tensor list (foreach) the square roots of the second
@@ -18,6 +19,7 @@
 //
 // Each was read off torch/csrc/autograd and torch/optim/adam.py of PyTorch 2.11.
 #include <algorithm>
+#include <vector>
 
 #include "ops/as_double.hpp"
 #include "ops/memory/parts.hpp"
@@ -68,6 +70,14 @@ double loss_bytes(const Llm& llm, const Workload& w, DType base) {
   return w.training.autocast(base) ? element + 2 * fp32 : 3 * element;
 }
 
+/// Of the residual stream in fp32, as the head reads it.
+Bytes last_rows(const Llm& llm, const Workload& w) { return 4 * d(w.batch) * d(w.prompt) * d(llm.hidden) * units::B; }
+
+/// What a checkpoint keeps of a layer beside what the layer does, whose first norm reads its rows as fp32.
+Bytes layer_input(const Llm& llm, const Workload& w, const Types& types) {
+  return w.training.autocast(types.base) ? Bytes{} : storage(types.base, d(w.batch) * d(w.prompt) * d(llm.hidden));
+}
+
 /// Each thread that multiplies has a handle and with it a workspace: the one that runs forward, autograd's that runs
 /// backward.
 constexpr double kHandles = 2;
@@ -91,8 +101,11 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   if (shards == 1 && replicas > 1) base.workspace += all;
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
   // autocast keeps its casts of what products read for the backward pass; an input embedding of its own is looked up as it is
+  const bool casts = w.training.autocast(types.base);
   const double looked_up = llm.tied_embeddings ? 0 : llm.embedding_params;
-  if (w.training.autocast(types.base)) kept += storage(types.base, of.params - looked_up);
+  const Bytes all_casts = casts ? storage(types.base, of.params - looked_up) : Bytes{};
+  const Bytes head_cast = casts ? storage(types.base, head) : Bytes{};
+  kept += again ? head_cast : all_casts;
 
   // of further micro-batches: gradients of those before, whole, as shares are summed behind the last
   const Bytes before = of.accumulates ? all : Bytes{};
@@ -116,10 +129,22 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   // where layers stay gathered, behind the loss's forward pass, which does without the logits' gradient in their own type.
   const Bytes prefetched = shards == 1 ? Bytes{} : one_layer;
   const Bytes forward_loss = (loss_bytes(llm, w, types.base) - element) * logits * units::B;
+  // Casts of layers that are computed again stay until the forward pass is over, whose last rows are there as well.
+  if (again && casts) at(kept - head_cast + all_casts + forward_loss + last_rows(llm, w), before, Bytes{});
   if (w.parallel.zero == 2) at(kept + forward_loss + gathered + prefetched, before, Bytes{});
   at(kept + element * logits * units::B + gathered, before + head_matrix, Bytes{});
-  const Bytes of_layer = most_of_a_layer(llm, w, types) * units::B;
+  Bytes of_layer = most_of_a_layer(llm, w, types) * units::B;
+  if (casts) of_layer += storage(types.base, layer / d(w.parallel.tensor));
   if (again) at(kept + of_layer + gathered + prefetched, before + head_matrix, Bytes{});
+  // In a layer: of the last one, whose backward pass comes first, and of the first one, when all behind it have gradients in
+  // place of their inputs.
+  const Bytes later = all - storage(w.training.gradient, layer + looked_up);
+  for (const Beside& beside : shards == 1 ? beside_layers(llm, w, types) : std::vector<Beside>{}) {
+    const Bytes more = (again ? of_layer : Bytes{}) + beside.bytes * units::B;
+    const Bytes own = storage(w.training.gradient, beside.params);
+    at(kept + more, before + head_matrix + own, Bytes{});
+    if (again) at(layer_input(llm, w, types) + more, std::max(before, later + own), Bytes{});
+  }
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =
       shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);

@@ -1,6 +1,8 @@
 // Inside of memory_need: what a layer keeps, counted apart from the rest (activations.cpp).
 #pragma once
 
+#include <vector>
+
 #include "ops/memory/memory.hpp"
 #include "ops/resolve/resolve.hpp"
 
@@ -23,6 +25,11 @@ double kept_bytes_of(const Llm& llm, const Workload& rank, const Types& types, c
 /// Elements of the logits of a rank; bytes that a layer keeps, of the one that keeps most.
 double logits_of(const Llm& llm, const Workload& workload, const Types& types);
 double most_of_a_layer(const Llm& llm, const Workload& workload, const Types& types);
+/// Where a layer's backward pass holds much: bytes more than the layer has kept, and its parameters that have gradients by then.
+struct Beside {
+  double bytes = 0, params = 0;
+};
+std::vector<Beside> beside_layers(const Llm& llm, const Workload& workload, const Types& types);
 
 /// What an eager framework holds where it holds most (eager.cpp). `params` elements, those of the head's matrix among them.
 struct EagerRank {

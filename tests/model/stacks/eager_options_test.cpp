@@ -225,6 +225,27 @@ TEST(EagerOptions, AutocastKeepsWhatItsOperatorsReadInFp32) {
   EXPECT_NEAR(memory_need(load_llm("gpt2"), w).total().in(units::B) / (13224072704 + workspaces), 1, 2e-3);
 }
 
+/// Peaks of the first layers of models that are recomputed, as tools/count_kept.py counts them, with cuBLAS's two workspaces: inside
+/// the first layer, when the others have gradients (llama-2-7b, phi-3.5-mini); where scores are written out, at their gradients
+/// (falcon-7b, of which a card held 14,082,252,288 bytes); under autocast at the end of the forward pass, which keeps all casts.
+TEST(EagerOptions, PeaksOfWhatIsRecomputed) {
+  const auto peak = [](const std::string& model, std::size_t layers, std::int64_t batch, std::int64_t prompt,
+                       bool autocast, Optimizer optimizer) {
+    Workload w = training(batch, prompt, "bf16");
+    w.training.recompute = Recompute::full;
+    w.training.optimizer = optimizer;
+    w.training.gradient_given = autocast;
+    if (autocast) w.training.gradient = DType::fp32;
+    train_eagerly(w);
+    return memory_need(testing_support::cut(model, layers), w).total().in(units::B)-2.0 * (32 << 20);
+  };
+  EXPECT_NEAR(peak("llama-2-7b", 4, 2, 2048, false, Optimizer::adamw_fused) / 9009224192.0, 1, 5e-4);
+  EXPECT_NEAR(peak("phi-3.5-mini", 6, 4, 1024, true, Optimizer::adamw_fused) / 14336317952.0, 1, 5e-4);
+  EXPECT_NEAR(peak("qwen3-1.7b", 14, 4, 1024, true, Optimizer::adamw_fused) / 21033822720.0, 1, 5e-4);
+  const std::string falcon = testing_support::tests_folder() + "/model/eager_models/falcon-7b.json";
+  EXPECT_NEAR(peak(falcon, 4, 4, 1024, false, Optimizer::adamw) / 14012555776.0, 1, 0.006);
+}
+
 /// As PyTorch's dispatcher runs them on fake CUDA tensors: a cast of each matrix, and of ALBERT's shared ones a single one; of what a
 /// product reads one of each matrix, but for what stands in the narrow type. Peaks as tools/count_kept.py counts them.
 TEST(EagerOptions, AutocastOfEncodersWithListsOfTheirOwn) {
