@@ -6,6 +6,8 @@
 A line a case, with the part that it is of:
   adam       lists of tensors of 134 million elements in rows of 4096, by events: the steps of torch.optim's AdamW that divide or take a
              root, and the fused update, over states of which a share of the rows (`drawn`) has had a gradient and the others are zero
+  optimizer  the fused update and torch.optim's passes over lists by their CTAs of 65536 elements, by the profiler, L2 written over before
+             each
   adam behind products   the fused update 30 times behind a second of products that are held at the cap
   grouped    torch._grouped_mm and its two gradients by the rows of each expert: all the same, drawn at random, or unlike by exp(0.8 N(0, 1))
   attention  scaled_dot_product_attention and its gradient, launch by launch (tools/trace_attention.py)
@@ -95,6 +97,34 @@ def adam(recorder):
             torch.mm(factor, factor)
         times = recorder.timed(lambda: torch._fused_adamw_(weights, gradients, means, variances, [], steps, **STEP), 30)
         recorder.write(part="adam behind products", drawn=drawn, elements=weights[0].numel(), **times)
+
+
+def optimizer(recorder):
+    flush = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
+    step = {name: value for name, value in STEP.items() if name not in ("grad_scale", "found_inf")}
+    for dtype in (torch.bfloat16, torch.float32):
+        for chunks in (1, 8, 33, 66, 99, 132, 133, 165, 198, 231, 264, 265, 297, 320):
+            w, g, m = [(torch.randn(chunks * 65536, device="cuda") * 1e-2).to(dtype) for _ in range(3)]
+            v, steps = (g.float() ** 2 * 1e-1).to(dtype), [torch.tensor(5.0, device="cuda")]
+            root = v.sqrt() / 0.07 + 1e-8
+            calls = {"fused": lambda: torch._fused_adamw_([w], [g], [m], [v], [], steps, **step),
+                     "lerp_": lambda: torch._foreach_lerp_([m], [g], 0.1), "mul_": lambda: torch._foreach_mul_([w], 0.99999),
+                     "addcmul_": lambda: torch._foreach_addcmul_([v], [g], [g], value=1e-6), "sqrt": lambda: torch._foreach_sqrt([v]),
+                     "div_": lambda: torch._foreach_div_([root], [1.0001]), "addcdiv_": lambda: torch._foreach_addcdiv_([w], [m], [root], [-1e-5])}
+            for name, call in calls.items():
+                if name in ("fused", "addcdiv_", "lerp_") or chunks in (33, 132, 264, 320):
+                    recorder.write(part="optimizer", op=name, dtype=str(dtype), chunks=chunks, us=behind_writes(call, flush))
+
+
+def behind_writes(call, flush):
+    """Microseconds of the kernel of a call whose operands L2 does not hold, three times."""
+    call()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(3):
+            flush.fill_(1)
+            call()
+        torch.cuda.synchronize()
+    return [round(event.device_time, 2) for event in profile.events() if "multi_tensor" in event.name and event.device_time > 0]
 
 
 def rows_of(kind, experts, mean):
@@ -197,7 +227,7 @@ def main():
     torch.manual_seed(5)
     recorder = Recorder(args)
     recorder.write(part="start", gpu=torch.cuda.get_device_name(0), torch=torch.__version__)
-    for part in (adam, grouped, attention, host, layernorm):
+    for part in (adam, optimizer, grouped, attention, host, layernorm):
         part(recorder)
         torch.cuda.empty_cache()
 

@@ -42,8 +42,9 @@ def build(name, args):
 
 
 def layers_of(model):
-    if hasattr(model, "bert"):
-        return model.bert.encoder.layer
+    for name in ("bert", "roberta"):
+        if hasattr(model, name):
+            return getattr(model, name).encoder.layer
     return model.transformer.h if hasattr(model, "transformer") else model.model.layers
 
 

@@ -45,6 +45,8 @@ struct Demand {
   KernelPlan plan;
   // per CTA and step: SM clocks at full rate of the unit
   double tensor_clk = 0, fp32_clk = 0, sfu_clk = 0, issue_clk = 0, smem_clk = 0;
+  double waiting_issue_clk =
+      0;                  ///< per CTA and step: of `issue_clk` slots in which nothing is issued (time, no energy)
   double pieces_clk = 0;  ///< per CTA and step: of `smem_clk` what the port is busy with requests, and no bytes pass
   double smem_hidden_clk = 0;  ///< per CTA and step: operands read again while the tensor units work (energy, no time)
   Bytes l2;                    ///< per CTA and step: requested from L2

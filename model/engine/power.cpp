@@ -120,8 +120,8 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Stream
   a.padded = tensor - a.tensor;
   a.fp32 = steps * d.fp32_clk * sm.fp32_flop_per_clk * units::FLOP;
   a.sfu = steps * d.sfu_clk * sm.sfu_op_per_clk;
-  a.instructions =
-      steps * (d.issue_clk * sm.issue_per_clk + d.pieces_clk * kIssuedWithPieces) * static_cast<double>(sm.warp_size);
+  a.instructions = steps * ((d.issue_clk - d.waiting_issue_clk) * sm.issue_per_clk + d.pieces_clk * kIssuedWithPieces) *
+                   static_cast<double>(sm.warp_size);
   if (rate <= 0) {  // ordinary lanes multiply and add, one instruction for both
     a.fp32 += useful_tensor;
     a.instructions += 0.5 * useful_tensor.in(units::FLOP);

@@ -35,6 +35,7 @@ constexpr auto kCustomKeys = std::to_array<Key>({
     amount<&CustomOp::fp32>("fp32"),
     amount<&CustomOp::sfu>("sfu"),
     amount<&CustomOp::instructions>("instructions"),
+    amount<&CustomOp::executed>("executed"),
     amount<&CustomOp::smem>("smem"),
     amount<&CustomOp::l2>("l2"),
     amount<&CustomOp::read>("read"),

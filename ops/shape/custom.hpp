@@ -12,10 +12,13 @@ struct CustomOp {
   Flops fp32;               ///< on ordinary lanes
   double sfu = 0;           ///< exp, rsqrt, sin, ...: one each
   double instructions = 0;  ///< of warps; 0: one an operation on lanes, so that fused multiply-adds are counted twice
-  Bytes smem;               ///< between shared memory and its SMs
-  Bytes l2;                 ///< asked of L2; at least what crosses the DRAM interface
-  Bytes read, write;        ///< that cross the DRAM interface
-  std::int64_t chain = 0;   ///< accesses to memory, or barriers as long, that wait for one another
+  /// Of `instructions` those that are executed, where the others are slots in which the schedulers wait: energy goes by
+  /// these. 0: all.
+  double executed = 0;
+  Bytes smem;              ///< between shared memory and its SMs
+  Bytes l2;                ///< asked of L2; at least what crosses the DRAM interface
+  Bytes read, write;       ///< that cross the DRAM interface
+  std::int64_t chain = 0;  ///< accesses to memory, or barriers as long, that wait for one another
   /// Instructions of a thread that wait for one another, seen once: behind them other CTAs' work hides them.
   std::int64_t dependent = 0;
   /// How it is cut. 0 CTAs: as many as the GPU holds at a time, each with an equal part.

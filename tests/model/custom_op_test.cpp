@@ -199,6 +199,20 @@ RC_GTEST_PROP(CustomOp, MoreOfAnythingIsNeverFaster, ()) {
 
 // --- in a step -------------------------------------------------------------------------------------------------------
 
+/// Slots of the schedulers in which nothing is issued take time and no energy.
+TEST(CustomOp, EnergyGoesByInstructionsThatAreExecuted) {
+  const Machine h200 = make_machine(load_gpu("h200"), MachineOptions{"hf-sdpa"});
+  CustomOp op = stream(100);
+  op.instructions = 4e8;
+  const OpPrediction all = predict(op, h200);
+  op.executed = 2e8;
+  const OpPrediction half = predict(op, h200);
+  EXPECT_EQ(half.time, all.time);
+  EXPECT_LT(half.energy.value(), 0.9 * all.energy.value());
+  op.executed = 8e8;
+  EXPECT_EQ(predict(op, h200).energy.value(), all.energy.value()) << "no more than there are";
+}
+
 /// torch.optim's fused AdamW in bf16, 65536 elements a CTA: 61 registers a thread keep two CTAs on an SM, so that 320 are a
 /// wave and what is left of another, which then takes as long as it does alone. 20971520 elements took 105 to 109 us on two
 /// H200 and 128 to 133 on two H100 (ninth, tenth of data/measurements/h200 and h100/pytorch_training).
