@@ -20,11 +20,13 @@ fit() {
 
 fit grouped_mm grouped_gemm "fixed_s=3e-6:2e-7:1e-5,efficiency_fraction=.95:.8:1,dram_share_fraction=.9:.5:1,\
 step_s=4e-7:1e-8:2e-6,per_cta_s=3e-7:1e-9:3e-6,exposed=2:.1:12"
-fit cudnn_prefill attention "fixed_s=5e-6:1e-6:2e-5,step_clk=300:10:4000,start_clk=5000:100:40000" \
+fit cudnn_prefill attention,attention_drawn,attention_drawn_second "fixed_s=3e-6:1e-7:2e-5,step_clk=500:10:4000,start_clk=2000:100:40000" \
   --where kernel=cudnn --where op=attention_prefill --min-us 4
 fit cudnn_decode attention "fixed_s=4e-6:1e-6:2e-5,start_clk=3000:100:40000,step_clk=700:10:9000,\
 dram_share_fraction=.97:.6:1" --where kernel=cudnn --where op=attention_decode --min-us 4 --unbalanced
-fit cudnn_backward attention_backward "fixed_s=5e-6:1e-6:1e-5,step_clk=1900:10:6000,start_clk=8000:100:60000"
+# cudnn_rows: its passes' recorded launches less their bytes, by hand
+fit cudnn_backward attention_backward,attention_drawn,attention_drawn_second "fixed_s=2e-6:1e-7:1e-5,step_clk=1900:10:6000,start_clk=8000:100:60000" \
+  --where kernel=cudnn --where op=attention_backward
 # products of one row whose row of weights or of the result is no whole number of 16 bytes: what a launch takes once, the
 # same for all kernels; their clocks are in the planner
 fit gemv products,products_drawn,products_second,products_third,one_row "fixed_s=1.9e-6:1e-7:4e-6" \

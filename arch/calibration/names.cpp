@@ -112,6 +112,7 @@ constexpr std::array kFamilies{
     "cudnn_combine"sv,
     "cudnn_decode"sv,
     "cudnn_prefill"sv,
+    "cudnn_rows"sv,
     "deepep_combine"sv,
     "deepep_combine_network"sv,
     "deepep_dispatch"sv,

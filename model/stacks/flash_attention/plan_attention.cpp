@@ -3,8 +3,11 @@
 // them, within a step.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "model/engine/tensor_path.hpp"
+#include "model/engine/timing.hpp"
+#include "model/stacks/common/deal_in_order.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/flash_attention/paged.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
@@ -67,7 +70,7 @@ TileQuestion tile_question(const AttentionPrefill& s, double qk_dim, double v_di
   t.causal = s.causal && !t.windowed;
   t.paged = s.causal && !contiguous;
   const bool fits = s.q_len * (s.q_heads / s.kv_heads) <= kOneWarpgroup;
-  t.one_warpgroup = s.causal && fits && qk_dim == v_dim && (qk_dim == 64 || qk_dim == 128);
+  t.one_warpgroup = fits && qk_dim == v_dim && (qk_dim == 64 || qk_dim == 128);
   return t;
 }
 
@@ -95,6 +98,7 @@ ScoreTile score_tile(const AttentionPrefill& s, double qk_dim, double v_dim, con
   const TileQuestion t = tile_question(s, qk_dim, v_dim, cut.contiguous);
   if (has_fa3_tiles(cut, m)) return bits(s.dtype) <= 8 ? tile_8bit(t) : tile_16bit(t);
   if (is_fa4(m, cut)) return {kRows, 128};  // (flash_attn/cute/interface.py)
+  if (cut.dealt) return {kRows, 128};       // cuDNN's, of all widths, by their names
   if (is_fa3(m, cut)) return {kRows, t.width <= 128 ? 128.0 : t.width <= 192 ? 96.0 : 64.0};
   return {kRows, t.width <= 64 ? 128.0 : 64.0};
 }
@@ -165,6 +169,55 @@ Demand append_demand(const AttentionPrefill& s, const FamilyScalars& family) {
   return p;
 }
 
+/// Parts that the keys of encoders are cut into, sequences of a batch laid end to end: by the rule that prompts over caches go by, too.
+double encoder_parts(const AttentionPrefill& s, const ScoreTile& tile, const BlockCount& blocks, const Rates& m) {
+  flash_attention::PagedWork work{.sequences = static_cast<double>(s.batch),
+                                  .kv_heads = static_cast<double>(s.kv_heads)};
+  work.queries_a_step = static_cast<double>(s.q_len);
+  work.row_tiles = blocks.tiles;
+  work.blocks = ceil_div(static_cast<double>(s.kv_len), tile.keys);
+  work.blocks_loaded = blocks.longest;
+  work.tokens = work.sequences * work.queries_a_step;
+  return flash_attention::paged_parts(work, m.sm_count);
+}
+
+/// Blocks of keys that each tile of queries visits, from the first tile on; behind a window the mean of all.
+std::vector<double> blocks_of_tiles(const AttentionPrefill& s, const ScoreTile& tile, const BlockCount& blocks) {
+  constexpr double kMostApart = 4096;
+  const double queries = static_cast<double>(s.q_len), keys = static_cast<double>(s.kv_len);
+  const bool windowed = s.window > 0 && s.window < s.kv_len;
+  if (!s.causal || windowed || blocks.tiles > kMostApart) {
+    const double tiles = std::min(blocks.tiles, kMostApart);
+    return std::vector<double>(static_cast<std::size_t>(tiles), blocks.total / tiles);
+  }
+  std::vector<double> steps;
+  for (double i = 1; i <= blocks.tiles; ++i) {
+    steps.push_back(ceil_div(keys - queries + std::min(i * tile.rows, queries), tile.keys));
+  }
+  return steps;
+}
+
+/// Clocks until a tile's queries and first keys have come, where shared memory has no room for them beside those of the tile before:
+/// its queries, and two blocks of keys and values.
+double tile_loads_clk(const ScoreTile& tile, double qk_dim, double v_dim, double element, const Rates& m) {
+  const double queries = tile.rows * qk_dim * element, keys = tile.keys * (qk_dim + v_dim) * element;
+  if (2 * queries + 2 * keys <= m.gpu.sm.smem_per_block.in(units::B)) return 0;
+  const Bytes first = (queries + tile.keys * qk_dim * element) * units::B;
+  return (first / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz);
+}
+
+void deal_tiles(Demand& d, const std::vector<double>& blocks_of_tiles, double heads, const Rates& m) {
+  const double step_clk = step_alone_clk(d);
+  const DealtInOrder dealt = deal_in_order(heads, blocks_of_tiles, d.once_clk / step_clk, m.sm_count);
+  d.plan.ctas = static_cast<std::int64_t>(dealt.ctas);
+  d.plan.steps = dealt.mean;
+  d.plan.longest = dealt.steps;
+  d.plan.shortest_first = true;  // nothing more is dealt out
+  d.dealt_clk = dealt.steps * step_clk + dealt.items * d.once_clk;
+  d.exposed_clk = d.once_clk = 0;
+  d.overlap = kBesideTheChain;
+}
+
 /// Rows of scores that a CTA works on for `rows` packed queries: FA3's tiles are of 64 rows, a warpgroup's, or 128, whatever
 /// of them is empty; a warp takes 16 at a time elsewhere.
 double score_rows(double rows, double qk_dim, double v_dim, bool whole_tiles) {
@@ -210,8 +263,18 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, 
   if (has_fa3_tiles(cut, m)) d.exposed_clk *= tile.rows * keys / kReferenceScores;
   if (narrow) transpose_demand(d, keys, qk_dim, v_dim, m, *c.family);
   d.once_clk = masked_blocks(s, rows / packed, keys, d.plan.steps) * mask_clk(rows * keys, m) + c.family->start_clk;
+  if (cut.dealt && is_fa3(m, cut)) {
+    d.once_clk += tile_loads_clk(tile, qk_dim, v_dim, bytes_of(s.dtype), m);
+    deal_tiles(d, blocks_of_tiles(s, tile, blocks), heads, m);
+    const double first = static_cast<double>(d.plan.ctas) * (tile.rows + keys) * qk_dim * bytes_of(s.dtype);
+    d.start = dram_time(first * units::B, Bytes{}, m);  // all CTAs wait for their first queries and keys
+  }
   prefill_traffic(d, s);
   d.dram_write = prefill_results(asked);
+  if (!s.causal && !cut.contiguous && has_fa3_tiles(cut, m)) {
+    c.combine_family = &families[flash_attention::kCombine];
+    cut_prompt(c, s, encoder_parts(s, tile, blocks, m), m);
+  }
   if (!appends) return c;
   c.prepares = true;
   c.prepare_family = &families[cut.write_family];

@@ -46,6 +46,7 @@ struct PrefillCut {
   bool contiguous = false;                              ///< keys and values lie one behind the other, and not in pages
   bool mma_sync = false;       ///< FA2's kernels, also where tensor units take more than mma.sync
   bool widths_double = false;  ///< heads' widths are compiled in powers of two from 64 on, as cuDNN's are
+  bool dealt = false;          ///< CTAs, as many as SMs, take tiles as they become free, those of a head in turn
 };
 
 struct DecodeCut {
@@ -65,6 +66,9 @@ AttentionChoice plan_paged_prefill(const AttentionPrefill& shape, bool appends, 
                                    std::span<const FamilyScalars> families, const PrefillCut& cut);
 AttentionChoice plan_paged_decode(const AttentionDecode& shape, const Rates& rates,
                                   std::span<const FamilyScalars> families, const KeyCutting& how, const DecodeCut& cut);
+/// Prompts of few heads have their keys cut, as decode has: parts of a tile's keys are CTAs of their own, and a launch more
+/// merges what they leave.
+void cut_prompt(AttentionChoice& choice, const AttentionPrefill& shape, double parts, const Rates& rates);
 /// New keys and values to such a cache, as vLLM writes them.
 Demand cache_write_demand(const AttentionPrefill& shape, const FamilyScalars& family, const Rates& rates);
 /// The same as a launch before `choice`, of a prompt's keys and of decode's one token.

@@ -7,8 +7,10 @@
 #include "model/stacks/flash_attention/plan_backward.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "model/engine/tensor_path.hpp"
+#include "model/stacks/common/deal_in_order.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/common/plan_attention.hpp"
 #include "model/stacks/common/plan_stream.hpp"
@@ -37,7 +39,7 @@ constexpr Tile kFa3[] = {{64, 128, 128, 2, 2, 2, 2},
                          {256, 64, 80, 2, 1, 2, 1}};
 
 // by their names compiled for 64, 128 and 256 columns (H200, cuDNN 9.19)
-constexpr Tile kCudnn[] = {{64, 128, 128, 2, 2, 2, 2}, {128, 64, 128, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
+constexpr Tile kCudnn[] = {{64, 64, 128, 2, 1, 2, 1}, {128, 64, 128, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
 
 bool runs_fa3(const Rates& m, bool mma_sync) { return !mma_sync && m.path.kind != TensorPath::Kind::mma_sync; }
 
@@ -84,11 +86,16 @@ void step_demand(Demand& d, const Tile& t, double qk, double v, const AttentionB
 
 /// cuDNN's: Q and dO of a step come while the one before is multiplied, where a second stage of them fits beside keys,
 /// values, scores, their gradients and dQ's fp32 sums; else between the two.
-double loads_exposed(const Tile& t, double qk, double v, const AttentionBackward& s, const Rates& m) {
-  const double es = bytes_of(s.dtype), stage = t.queries * (qk + v) * es;
-  const double held = t.keys * (qk + v) * es + 2 * t.queries * t.keys * es + t.queries * qk * 4.0;
-  if (held + 2 * stage <= m.gpu.sm.smem_per_block.in(units::B)) return 0;
-  return (stage * units::B / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz);
+/// A block's own keys and values and its first queries too: the next block's come before the last one has ended, or not.
+struct ExposedLoads {
+  double step_clk = 0, block_clk = 0;
+};
+ExposedLoads loads_exposed(const Tile& t, double qk, double v, const AttentionBackward& s, const Rates& m) {
+  const double es = bytes_of(s.dtype), stage = t.queries * (qk + v) * es, block = t.keys * (qk + v) * es;
+  const double held = block + 2 * t.queries * t.keys * es + t.queries * qk * 4.0;
+  if (held + 2 * stage <= m.gpu.sm.smem_per_block.in(units::B)) return {};
+  const auto clk = [&](double bytes) { return (bytes * units::B / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz); };
+  return {clk(stage), clk(block + stage)};
 }
 
 /// A pass over that many bytes, of which DRAM carries those that L2 does not hold.
@@ -107,6 +114,54 @@ void cut(Demand& d, const Tile& t, const AttentionBackward& s, bool fa3) {
   d.plan.threads = fa3 ? 384 : 256;
   d.plan.steps = blocks.total / parts;
   d.plan.longest = std::max(d.plan.steps, s.causal ? blocks.tiles : blocks.total / parts);
+}
+
+/// Tiles of queries that see each block of keys, from the first block on; behind a window the mean of all.
+std::vector<double> tiles_of_blocks(const Tile& t, const AttentionBackward& s) {
+  const double queries = static_cast<double>(s.q_len), keys = static_cast<double>(s.kv_len);
+  const double parts = ceil_div(keys, t.keys), tiles = ceil_div(queries, t.queries);
+  constexpr double kMostApart = 4096;
+  const bool windowed = s.window > 0 && s.window < s.kv_len;
+  std::vector<double> steps;
+  if (windowed || parts > kMostApart) {
+    const double mean = visited_blocks(forward_of(s), t.queries, t.keys).total / parts;
+    steps.assign(static_cast<std::size_t>(std::min(parts, kMostApart)), mean * std::max(1.0, parts / kMostApart));
+    return steps;
+  }
+  for (double part = 0; part < parts; ++part) {
+    const double first = std::clamp(part * t.keys - (keys - queries), 0.0, queries - 1);
+    steps.push_back(s.causal ? tiles - std::floor(first / t.queries) : tiles);
+  }
+  return steps;
+}
+
+/// cuDNN's launch has as many CTAs as there are SMs, each of which takes the next block of keys of a head when it has done with
+/// one: by its grids, and by 51 recorded launches with a causal mask, of which in no other order and no dealing in turn are as few
+/// off (H200, cuDNN 9.19: data/measurements/h200/pytorch/attention_drawn.jsonl).
+void deal(Demand& d, const Tile& t, const AttentionBackward& s, double block_once_clk, const Rates& m) {
+  const double step_clk = step_alone_clk(d);
+  const double heads = static_cast<double>(s.batch * s.q_heads);
+  const DealtInOrder dealt = deal_in_order(heads, tiles_of_blocks(t, s), block_once_clk / step_clk, m.sm_count);
+  d.plan.ctas = static_cast<std::int64_t>(dealt.ctas);
+  d.plan.steps = dealt.mean;
+  d.plan.longest = dealt.steps;
+  d.plan.shortest_first = true;  // nothing more is dealt out
+  d.dealt_clk = dealt.steps * step_clk + dealt.items * block_once_clk;
+  d.exposed_clk = d.once_clk = 0;
+  d.overlap = kBesideTheChain;
+}
+
+double waves_of(const Demand& d, const Rates& m) {
+  return std::ceil(static_cast<double>(d.plan.ctas) / (m.sm_count * static_cast<double>(d.plan.ctas_per_sm)));
+}
+
+/// A thread of cuDNN's sum over query heads has eight elements of a key, 128 threads a CTA, and adds one head after the other: by
+/// its grids, and 25 us for 64 heads of 8192 keys, whose bytes take 15.
+Seconds walk_over_heads(const AttentionBackward& s, double width, double group, const Rates& m) {
+  constexpr double kElements = 128 * 8, kResident = 16;
+  const double rows = std::max(1.0, std::floor(kElements / width));
+  const double ctas = ceil_div(static_cast<double>(s.kv_len), rows) * static_cast<double>(s.batch * s.kv_heads);
+  return ceil_div(ctas, m.sm_count * kResident) * group * m.l2_latency;
 }
 
 }  // namespace
@@ -135,31 +190,43 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   cut(main, t, s, fa3);
   step_demand(main, t, qk * halves, v * halves, s, m, mma_sync);
   main.exposed_clk = family.step_clk * t.queries * t.keys / (128.0 * (fa3 ? 128 : 64));
-  if (cudnn) main.exposed_clk += loads_exposed(t, qk, v, s, m);
+  const ExposedLoads loads = cudnn ? loads_exposed(t, qk, v, s, m) : ExposedLoads{};
+  main.exposed_clk += loads.step_clk;
   main.once_clk = masked_blocks(forward_of(s), t.queries, t.keys, main.plan.steps) * mask_clk(t.queries * t.keys, m) +
                   family.start_clk;
+  // dQ's fp32 sums of a step are written to shared memory, and read there, before they go to L2
+  if (cudnn) main.smem_clk += 2 * t.queries * qk * halves * 4.0 / m.gpu.sm.smem_bytes_per_clk.in(units::B);
+  if (cudnn) deal(main, t, s, main.once_clk + loads.block_clk, m);
   main.dram_read = ((q_values + keys + spilled * o_values) * es + per_row + spilled * per_row) * units::B;
   main.dram_write = (group > 1 ? spilled * shared : keys * es) * units::B + spilled * sums * units::B;
 
   out.sign(family);
   const bool warm = q.warmth == Warmth::everything && all <= m.l2_kept;
-  const auto pass = [&](const char* kernel, const Pass& p) {
+  const auto pass = [&](const char* kernel, const Pass& p) -> Demand& {
     Work w;
     w.read = p.read * units::B;
     w.write = p.written * units::B;
     w.fp32 = p.fp32 * units::FLOP;
     Demand& d = out.launch(kernel, streams) = stream_demand(w, m, warm);
-    if (warm) return;
+    if (warm) return d;
     d.dram_read = p.dram_read * units::B;
     d.dram_write = p.dram_written * units::B;
+    return d;
   };
   // the sums are cleared here too
   pass("row sums of dO O",
        {2 * o_values * es, per_row + sums, 2 * o_values, 2 * o_values * es, spilled * (per_row + sums)});
   launch_as_found(out, q, "attention backward", main, family);
   pass("dQ", {sums, q_values * es, q_values, spilled * sums, q_values * es});
-  if (group > 1) {
-    pass("dK and dV over query heads", {shared, keys * es, group * keys, spilled * shared, keys * es});
+  if (group <= 1) return;
+  const auto walk_group = [&](Demand& d) {
+    if (cudnn) d.step_latency = std::max(d.step_latency, walk_over_heads(s, qk, group, m) / waves_of(d, m));
+  };
+  const int launches = cudnn ? 2 : 1;  // cuDNN's (fmha_reduce_head) takes dK and dV apart
+  for (int i = 0; i < launches; ++i) {
+    const double share = 1.0 / launches;
+    walk_group(pass("dK and dV over query heads", {share * shared, share * keys * es, share * group * keys,
+                                                   share * spilled * shared, share * keys * es}));
   }
 }
 

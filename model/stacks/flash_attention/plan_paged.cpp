@@ -45,21 +45,6 @@ PagedWork work_of(const AttentionPrefill& s, const PagedTile& tile, double packe
   return work;
 }
 
-/// Prompts of few heads have their keys cut, as decode has: parts of a tile's keys are CTAs of their own, and a launch more
-/// merges what they leave.
-void cut_prompt(AttentionChoice& c, const AttentionPrefill& s, double parts, const Rates& m) {
-  if (parts <= 1) return;
-  KernelPlan& plan = c.main.plan;
-  c.plan.splits = static_cast<std::int64_t>(parts);
-  plan.ctas = static_cast<std::int64_t>(static_cast<double>(plan.ctas) * parts);
-  plan.steps = std::max(1.0, plan.steps / parts);
-  plan.longest = std::max(1.0, std::ceil(plan.longest / parts));
-  c.combines = true;
-  const double rows = static_cast<double>(s.batch * s.q_heads * s.q_len);
-  c.combine = combine_demand(rows, static_cast<double>(s.v_dim), parts, output_bytes_of(s.dtype), m);
-  c.main.dram_write = Bytes{};
-}
-
 AttentionPrefill one_token(const AttentionDecode& s) {
   AttentionPrefill p;
   p.batch = s.batch;
@@ -81,6 +66,19 @@ double whole_turns(const KernelPlan& plan, const Rates& m) {
 }
 
 }  // namespace
+
+void cut_prompt(AttentionChoice& c, const AttentionPrefill& s, double parts, const Rates& m) {
+  if (parts <= 1) return;
+  KernelPlan& plan = c.main.plan;
+  c.plan.splits = static_cast<std::int64_t>(parts);
+  plan.ctas = static_cast<std::int64_t>(static_cast<double>(plan.ctas) * parts);
+  plan.steps = std::max(1.0, plan.steps / parts);
+  plan.longest = std::max(1.0, std::ceil(plan.longest / parts));
+  c.combines = true;
+  const double rows = static_cast<double>(s.batch * s.q_heads * s.q_len);
+  c.combine = combine_demand(rows, static_cast<double>(s.v_dim), parts, output_bytes_of(s.dtype), m);
+  c.main.dram_write = Bytes{};
+}
 
 /// A CTA for each token with a thread an element of its keys, 512 at most, so that tokens of few and narrow heads share an SM.
 /// `step_clk`: what rounding to a cache of 8 bits adds. (vLLM's csrc/cache_kernels.cu, reshape_and_cache_flash())

@@ -14,7 +14,13 @@ namespace {
 
 /// In the order in which they are declared. The attention families stand where FlashAttention's do, whose planner cuts
 /// for cuDNN too: cuDNN is not published.
-enum PyTorchFamily : std::size_t { kGroupedMm = flash_attention::kFamilies, kGemv, kCudnnBackward, kPyTorchFamilies };
+enum PyTorchFamily : std::size_t {
+  kGroupedMm = flash_attention::kFamilies,
+  kGemv,
+  kCudnnBackward,
+  kCudnnRows,
+  kPyTorchFamilies
+};
 
 constexpr auto kPrefill =
     std::to_array<BandClass>({{Variant::usual, "cudnn_prefill"}, {Variant::encoder, "cudnn_encoder"}});
@@ -54,13 +60,15 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
       .stand_in = "library.flash_prefill",
       .stand_in_inherits = true,
       .kind = "attention",
-      .classes = kBackward}}};
+      .classes = kBackward},
+     // its passes over rows: sums of dO O, dQ from its fp32 sums, dK and dV over query heads
+     {.name = "cudnn_rows", .op = "attention_backward", .required = false, .stand_in = "library.flash_append"}}};
 
 /// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
 /// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
 /// Heads of 80 and 96 columns run the kernels of 128: by name, and in their time (H200, 2026-11-24).
 constexpr PrefillCut kCudnn{
-    .packs_heads = false, .longest_first = false, .tiles_by_mask = false, .widths_double = true};
+    .packs_heads = false, .longest_first = false, .tiles_by_mask = false, .widths_double = true, .dealt = true};
 /// By its grids (H200, 2026-11-23): 8 parts of the keys of 32 heads, none of 128 heads nor of 129 keys; two halves of 256
 /// columns.
 constexpr DecodeCut kCudnnDecode{2, 128, true};
@@ -94,8 +102,7 @@ class PyTorch final : public Provider {
     }
     if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {
       require_tensor_path(backward->dtype, q);
-      answer_backward(*backward, q.families[kCudnnBackward], q.families[flash_attention::kAppend], q, out,
-                      BackwardKernels::cudnn);
+      answer_backward(*backward, q.families[kCudnnBackward], q.families[kCudnnRows], q, out, BackwardKernels::cudnn);
       return true;
     }
     if (const auto* gemm = std::get_if<Gemm>(&q.op)) return answer_gemv(*gemm, q, out);

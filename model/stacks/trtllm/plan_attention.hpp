@@ -81,7 +81,10 @@ AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& shape, const Rat
 DecodeTask latent_task(const MlaDecode& shape, double rows);
 AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                 const KeyCutting& how = {});
-/// The same where tensor units take mma.sync alone: TensorRT-LLM's and vLLM's.
+/// The same behind TensorRT-LLM's own launch, which rotates, appends and rounds.
+AttentionChoice plan_mla_prepared(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
+                                  const KeyCutting& how = {});
+/// Where tensor units take mma.sync alone: TensorRT-LLM's and vLLM's.
 AttentionChoice plan_mla_unsplit(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                  const KeyCutting& how = {});
 AttentionChoice plan_mla_triton(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,

@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/stacks/trtllm/flash_mla.hpp"
 #include "model/stacks/trtllm/plan_attention.hpp"
 
 namespace plumbline {
 namespace {
 
-/// Keys a step, and how many CTAs an SM the split heuristic aims at: twice the SMs, one running at a time (what
-/// FlashMLA's planner does, within a factor of two).
+/// Keys a step, and how many CTAs an SM the split heuristic aims at where FlashMLA does not run: twice the SMs, one
+/// running at a time.
 constexpr double kLatentKeysPerStep = 64;
 constexpr double kCtasAimedAt = 2;
 
@@ -19,45 +20,75 @@ bool shares_keys(const DecodeTask& t, const Rates& m) {
   return m.path.kind == TensorPath::Kind::tcgen05 && t.out_rows / t.kv_sets >= kPairedHeads;
 }
 
-/// wgmma takes 8-bit values along the keys alone, so that a warpgroup transposes them in shared memory: a chain of `step_clk` for
-/// 64 keys, whatever the heads. (FlashMLA's kernel for fp8; FlashAttention-3 does the same.)
+/// wgmma takes 8-bit values along the keys alone, so that a warpgroup transposes them in shared memory: a chain of
+/// `step_clk` for 64 keys, whatever the heads. (FlashMLA's kernel for fp8; FlashAttention-3 does the same.)
 bool transposes_values(const DecodeTask& t, const Rates& m) {
   return m.path.kind == TensorPath::Kind::wgmma && t.key_bytes <= t.qk_dim;
 }
 
-AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
-                            const KeyCutting& how) {
-  const bool transposes = transposes_values(t, m);
-  const FamilyScalars& family = families[transposes ? trtllm::kMla8bit : trtllm::kMla];
-  AttentionChoice c;
-  c.family = &family;
-  c.combine_family = &families[trtllm::kCombine];
-  const double room = std::floor(m.sm_count * kCtasAimedAt / t.ctas_unsplit);
-  const double most = std::max(1.0, std::floor(t.context / (2 * kLatentKeysPerStep)));
-  c.plan.kv_tile = static_cast<std::int64_t>(kLatentKeysPerStep);
-  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+/// A piece begins with its queries' rows and ends with its results', in fp32 where they are merged afterwards: nothing
+/// else passes the SM's port meanwhile.
+double piece_rows_clk(const DecodeTask& t, double splits, DType dtype, const Rates& m) {
+  constexpr double kPartial = 4;
+  const double result = splits > 1 ? kPartial : output_bytes_of(dtype);
+  const Bytes rows = t.rows * (t.qk_dim * bytes_of(dtype) + t.v_dim * result) * units::B;
+  return (rows / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz);
+}
 
-  Demand& d = c.main;
-  d.plan.ctas_per_sm = 1;
-  d.plan.threads = 256;
-  const double instruction_rows = std::ceil(t.rows / 16) * 16;
-  score_demand(d, {instruction_rows, kLatentKeysPerStep, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[dtype],
+/// Of the tensor rate at the clock, in 16 bits: FlashMLA's README has 580 TFLOP/s on an H800 where products limit it,
+/// 0.59 of its data sheet's 989, whose 1830 MHz it does not keep meanwhile; long caches of an H200's training rows want
+/// no less than 0.64.
+constexpr double kFlashMlaShare = 0.64;
+
+/// What a step of 64 keys takes. FlashMLA (`dealt`) multiplies a warpgroup's tile of 64 rows, however few of them have
+/// heads.
+void step_demand(Demand& d, const DecodeTask& t, DType dtype, bool dealt, const Rates& m, const FamilyScalars& family) {
+  constexpr double kFlashMlaRows = 64, kInstructionRows = 16;
+  const double rows = dealt ? kFlashMlaRows : ceil_div(t.rows, kInstructionRows) * kInstructionRows;
+  score_demand(d, {rows, kLatentKeysPerStep, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   if (shares_keys(t, m)) {
     d.smem_clk *= 0.5;
     d.l2 *= 0.5;
   }
+  const bool transposes = transposes_values(t, m);
   // the chain of a step grows with the bytes of its keys; the scalar is that of 64 keys of 2 x 128 at 16 bits
   constexpr double kReferenceKeyBytes = 512;
   d.step_latency = family.step * (t.key_bytes / kReferenceKeyBytes);
   if (transposes) d.step_latency = family.step_clk / m.clock;
+  if (dealt && !transposes) d.tensor_clk *= family.efficiency / kFlashMlaShare;
   d.in_flight = family.in_flight;
-  cut_keys(c, how, std::clamp(room, 1.0, most), most, m, [&](Demand& main, double splits) {
+}
+
+AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, std::span<const FamilyScalars> families,
+                            const KeyCutting& how) {
+  const FamilyScalars& family = families[transposes_values(t, m) ? trtllm::kMla8bit : trtllm::kMla];
+  AttentionChoice c;
+  c.family = &family;
+  c.combine_family = &families[trtllm::kCombine];
+  const bool dealt = m.path.kind == TensorPath::Kind::wgmma;
+  const double tiles = t.ctas_unsplit / t.kv_sets;
+  const MlaDeal deal = deal_latent(t.kv_sets, ceil_div(t.context, kLatentKeysPerStep), tiles, m.sm_count);
+  const double room = std::floor(m.sm_count * kCtasAimedAt / t.ctas_unsplit);
+  const double most = std::max(1.0, std::floor(t.context / (2 * kLatentKeysPerStep)));
+  c.plan.kv_tile = static_cast<std::int64_t>(kLatentKeysPerStep);
+  c.plan.packed_heads = static_cast<std::int64_t>(t.rows);
+  c.main.plan.ctas_per_sm = 1;
+  c.main.plan.threads = 256;
+  step_demand(c.main, t, dtype, dealt, m, family);
+  cut_keys(c, how, dealt ? deal.splits : std::clamp(room, 1.0, most), most, m, [&](Demand& main, double splits) {
     main.plan.ctas = static_cast<std::int64_t>(t.ctas_unsplit * splits);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), kLatentKeysPerStep);
+    if (dealt && how.cutting == Cutting::by_rule) {
+      main.plan.ctas = static_cast<std::int64_t>(deal.ctas * tiles);
+      main.plan.steps = main.plan.longest = deal.blocks;
+      main.once_clk = (deal.pieces - 1) * family.per_cta * m.clock + deal.pieces * piece_rows_clk(t, splits, dtype, m);
+    }
     decode_traffic(main, t, dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
-    c.combines = splits > 1;
-    if (c.combines) c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(dtype), m);
+    c.combines = dealt || splits > 1;
+    if (!c.combines) return;
+    c.combine = dealt ? mla_merge_demand(t, dtype, splits, m)
+                      : combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(dtype), m);
   });
   return c;
 }
@@ -81,6 +112,15 @@ AttentionChoice plan_mla_decode(const MlaDecode& s, const Rates& m, std::span<co
                                 const KeyCutting& how) {
   constexpr double kRowsPerCta = 64;
   return plan_latent(latent_task(s, kRowsPerCta), s.dtype, m, families, how);
+}
+
+AttentionChoice plan_mla_prepared(const MlaDecode& s, const Rates& m, std::span<const FamilyScalars> families,
+                                  const KeyCutting& how) {
+  AttentionChoice c = plan_mla_decode(s, m, families, how);
+  c.prepares = true;
+  c.prepare_family = &families[trtllm::kPrepare];
+  c.prepare = mla_prepare_demand(s, m);
+  return c;
 }
 
 }  // namespace plumbline

@@ -177,10 +177,11 @@ class TrtLlm final : public Provider {
   decltype(&plan_mla_decode) latent_plan(const Question& q) const {
     const bool triton = kind_ == Kind::generated;
     const bool on_file = q.families[triton ? trtllm::kMlaTriton : trtllm::kMlaMma].on_file;
-    if (q.rates.path.kind != TensorPath::Kind::mma_sync || !on_file) return plan_mla_decode;
+    const auto split = triton ? plan_mla_decode : plan_mla_prepared;
+    if (q.rates.path.kind != TensorPath::Kind::mma_sync || !on_file) return split;
     if (triton) return plan_mla_triton;
     const bool splits = q.rates.gpu.sm.async_copy == AsyncCopy::tma && attention_variant(q.op) == Variant::cache_8bit;
-    return splits ? plan_mla_decode : plan_mla_unsplit;
+    return splits ? split : plan_mla_unsplit;
   }
 
   static bool generated(const Question& q) {

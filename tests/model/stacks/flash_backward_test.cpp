@@ -11,6 +11,7 @@
 #include "arch/files.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
+#include "model/stacks/common/deal_in_order.hpp"
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
 #include "ops/whole_number.hpp"
@@ -144,6 +145,40 @@ TEST(FlashBackward, WithTheForwardPassTakesWhatWasPublished) {
   std::sort(errors.begin(), errors.end());
   EXPECT_LE(errors[11], 0.02);
   EXPECT_LE(errors.back(), 0.06);
+}
+
+TEST(DealInOrder, WhoIsFreeFirstTakesTheNextItem) {
+  // two SMs, items of 4, 3, 2 and 1 steps: 4 + 1 beside 3 + 2
+  const DealtInOrder even = deal_in_order(1, {4, 3, 2, 1}, 0, 2);
+  EXPECT_EQ(even.ctas, 2);
+  EXPECT_DOUBLE_EQ(even.mean, 5);
+  EXPECT_DOUBLE_EQ(even.steps, 5);
+  EXPECT_DOUBLE_EQ(even.items, 2);
+  // shortest first: 1 + 3 beside 2 + 4
+  const DealtInOrder uneven = deal_in_order(1, {1, 2, 3, 4}, 0, 2);
+  EXPECT_DOUBLE_EQ(uneven.mean, 5);
+  EXPECT_DOUBLE_EQ(uneven.steps, 6);
+}
+
+TEST(DealInOrder, NoMoreCtasThanItems) {
+  const DealtInOrder few = deal_in_order(3, {7}, 1, 132);
+  EXPECT_EQ(few.ctas, 3);
+  EXPECT_DOUBLE_EQ(few.steps, 7);
+  EXPECT_DOUBLE_EQ(few.items, 1);
+}
+
+/// 4.12 items an SM are five for some.
+TEST(DealInOrder, ATurnThatIsNotFullIsATurn) {
+  const DealtInOrder some = deal_in_order(68, std::vector<double>(8, 16), 4, 132);
+  EXPECT_DOUBLE_EQ(some.items, 5);
+  EXPECT_DOUBLE_EQ(some.steps, 5 * 16);
+}
+
+/// Of many heads the last ones alone are dealt: as long as all of them would take, within a hundredth.
+TEST(DealInOrder, ManyHeadsTakeTheirMean) {
+  const DealtInOrder many = deal_in_order(1e6, {8, 6, 4, 2}, 3, 132);
+  EXPECT_NEAR(many.steps / many.mean, 1, 0.01);
+  EXPECT_NEAR(many.items, 4e6 / 132, 0.01 * 4e6 / 132);
 }
 
 }  // namespace
