@@ -413,7 +413,8 @@ Beside beside_scores(const LayerSpec& l, const View& v) {
   const double dropped = v.dropout && !v.source.keeps_all_scores ? 1 + (fp32 ? 4 : v.element) : 0;
   const double cast = fp32 || v.source.narrow_softmax ? 0 : v.element;
   const double scores = (3 * wide - dropped - cast) * v.tokens * v.kv_len * heads;
-  const double behind = (l.ffn ? stored_ffn(*l.ffn, v) : 0) + v.tokens * v.element * heads * d(attention->v_dim);
+  const double behind = (l.ffn ? stored_ffn(*l.ffn, v) : 0) + (l.cross ? l.cross->stored(v.cross_load()) : 0) +
+                        v.tokens * v.element * heads * d(attention->v_dim);
   const double keys = d(attention->kv_heads) * d(attention->qk_dim + attention->v_dim);
   const double projections = v.hidden * (d(attention->q_heads * attention->qk_dim) + keys) / v.tp();
   return {scores - behind + waiting_gradient(v), l.params / v.tp() - projections};
@@ -432,13 +433,17 @@ Beside beside_dense(const LayerSpec& l, const View& v) {
 
 std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types& types) {
   std::vector<Beside> found;
+  if (llm.stacks.size() > 1)
+    return found;  // layers of an encoder and a decoder keep unlike, and are not told apart here
   for (const StackSpec& stack : llm.stacks) {
     if (!runs(llm, w, stack)) continue;
     View v = view_of(llm, w, types, stack);
     for (const LayerSpec& l : stack.kinds) {
       v.dropout = trains_with_dropout(l, stack.role);
-      found.push_back(beside_scores(l, v));
-      found.push_back(beside_dense(l, v));
+      const double kept = stored_layer(l, v);
+      for (const Beside& beside : {beside_scores(l, v), beside_dense(l, v)}) {
+        found.push_back({beside.bytes, beside.params, kept});
+      }
     }
   }
   return found;

@@ -134,7 +134,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   if (w.parallel.zero == 2) at(kept + forward_loss + gathered + prefetched, before, Bytes{});
   at(kept + element * logits * units::B + gathered, before + head_matrix, Bytes{});
   Bytes of_layer = most_of_a_layer(llm, w, types) * units::B;
-  if (casts) of_layer += storage(types.base, layer / d(w.parallel.tensor));
+  const Bytes one_cast = storage(types.base, layer / d(w.parallel.tensor));
+  if (casts) of_layer += one_cast;
   if (again) at(kept + of_layer + gathered + prefetched, before + head_matrix, Bytes{});
   // In a layer: of the last one, whose backward pass comes first, and of the first one, when all behind it have gradients in
   // place of their inputs.
@@ -143,7 +144,9 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
     const Bytes more = (again ? of_layer : Bytes{}) + beside.bytes * units::B;
     const Bytes own = storage(w.training.gradient, beside.params);
     at(kept + more, before + head_matrix + own, Bytes{});
-    if (again) at(layer_input(llm, w, types) + more, std::max(before, later + own), Bytes{});
+    if (!again) continue;
+    const Bytes alone = (beside.kept + beside.bytes) * units::B + (casts ? one_cast : Bytes{});
+    at(layer_input(llm, w, types) + alone, std::max(before, later + own), Bytes{});
   }
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =

@@ -25,9 +25,10 @@ double kept_bytes_of(const Llm& llm, const Workload& rank, const Types& types, c
 /// Elements of the logits of a rank; bytes that a layer keeps, of the one that keeps most.
 double logits_of(const Llm& llm, const Workload& workload, const Types& types);
 double most_of_a_layer(const Llm& llm, const Workload& workload, const Types& types);
-/// Where a layer's backward pass holds much: bytes more than the layer has kept, and its parameters that have gradients by then.
+/// Where a layer's backward pass holds much: bytes more than the layer has kept, and its parameters that have gradients by then,
+/// and what it has kept. Of models with one stack of layers.
 struct Beside {
-  double bytes = 0, params = 0;
+  double bytes = 0, params = 0, kept = 0;
 };
 std::vector<Beside> beside_layers(const Llm& llm, const Workload& workload, const Types& types);
 
