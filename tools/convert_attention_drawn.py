@@ -35,7 +35,7 @@ def add_rows(out, name):
 
 def main():
     out = measurement_csv.Output()
-    for name in ("attention_drawn", "attention_drawn_second"):
+    for name in ("attention_drawn", "attention_drawn_second", "attention_drawn_third"):
         add_rows(out, name)
     out.write(MEASUREMENTS)
 

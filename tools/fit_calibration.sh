@@ -176,9 +176,8 @@ issue_start_clk=100:10:40000,issue_step_clk=1800:10:4000" --min-us 5 --unbalance
     fit "$gpu" mla_decode_mma mla_decode "fixed_s=3.6e-6:1e-6:9e-6,start_clk=4150:500:20000,step_clk=6500:2000:20000,exposed=1.4:1:2"
     kv='shape!~kv=fp8'
   fi
-  # its share of the tensor rate is published (plan_mla.cpp), its overlap that of 8 bits: these rows do not tell
-  [ "$gpu" = a100_sxm ] || fit "$gpu" mla_decode mla_decode "fixed_s=5e-6:5e-7:2e-5,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6" \
-    --min-us 10
+  [ "$gpu" = a100_sxm ] || fit "$gpu" mla_decode mla_decode "fixed_s=8e-6:5e-7:2e-5,overlap=4:2:16,\
+efficiency_fraction=.8:.2:1,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6,in_flight_B=70000:4000:400000" --min-us 10
   # on wgmma the chain that transposes 8-bit values
   if [ "$gpu" != a100_sxm ]; then
     kv=shape~kv=fp8

@@ -119,16 +119,14 @@ TEST(WarmLaunches, StartAtTheRateOfL2) {
   EXPECT_NEAR(warm_demand.start / cold_demand.start, h200().rates().dram_read / h200().rates().l2, 1e-9);
 }
 
-/// FlashMLA multiplies tiles of 64 query rows: eight heads of latent attention cost what 64 do.
-TEST(LatentDecode, RowsFillAWarpgroupsTile) {
+/// mma and wgmma take whole blocks of 16 query rows: eight heads of latent attention cost what sixteen do.
+TEST(LatentDecode, RowsFillBlocksOfSixteen) {
   const auto clocks = [](std::int64_t heads) {
-    constexpr std::size_t kBehindTheRotation = 1;
-    return predict(Op(MlaDecode{4, heads, 4096, 512, 64}), toy_machine())
-        .launches[kBehindTheRotation]
-        .demand.tensor_clk;
+    return first_launch(predict(Op(MlaDecode{4, heads, 4096, 512, 64}), toy_machine())).tensor_clk;
   };
   EXPECT_DOUBLE_EQ(clocks(8), clocks(16));
-  EXPECT_DOUBLE_EQ(clocks(8), clocks(64));
+  EXPECT_DOUBLE_EQ(clocks(17), clocks(32));
+  EXPECT_GT(clocks(32), 1.9 * clocks(16));
 }
 
 /// Result rows of 1000 elements do not begin at whole sectors: 256 bytes of one touch nine of them, not eight.

@@ -94,8 +94,9 @@ struct Extra {
   }
   /// A window of cached keys may begin inside a page.
   Bytes operator()(const AttentionDecode& s) const { return s.page > 0 ? 4.0 * real(s.batch) * units::B : Bytes{}; }
-  /// The new token's latent, and queries that are rotated, and of 8-bit caches rounded, before.
+  /// The new token's latent, and queries that are rotated and rounded before, of caches of 8 bits.
   Bytes operator()(const MlaDecode& s) const {
+    if (bits(s.kv_dtype) > 8) return {};
     const double values = real(s.batch * (s.heads + 1) * (s.latent + s.rope));
     return storage(s.dtype, values) + storage(s.kv_dtype, values);
   }
@@ -228,7 +229,7 @@ void expect_results_once(const AttentionChoice& c, double rows, double v_dim) {
 /// 128 heads in two CTAs, 6400 keys: 10 splits each give 20 CTAs to 10 SMs.
 TEST(DecodeTraffic, SplitLatentAttentionWritesItsResultsOnce) {
   const AttentionChoice c = plan_attention(MlaDecode{1, 128, 6400, 512, 64}, toy_machine());
-  EXPECT_EQ(c.plan.splits, 5);
+  EXPECT_EQ(c.plan.splits, 10);
   expect_results_once(c, 128, 512);
 }
 
@@ -250,13 +251,13 @@ TEST(DecodeTraffic, OurSplitDecodeWritesItsResultsOnce) {
   EXPECT_DOUBLE_EQ(whole.main.dram_write.in(units::B), 40 * 8 * 128 * 2);
 }
 
-/// 5 splits leave 128 x 5 rows of 512 values and a log-sum in fp32, 1.3 MB: beyond an L2 of 1 MiB they go to DRAM and
+/// 10 splits leave 128 x 10 rows of 512 values and a log-sum in fp32, 2.6 MB: beyond an L2 of 2 MiB they go to DRAM and
 /// come back.
 TEST(DecodeTraffic, PartialResultsBeyondL2GoThroughDram) {
   Gpu gpu = toy_gpu();
-  gpu.l2.size = 1.0 * units::MiB;
+  gpu.l2.size = 2.0 * units::MiB;
   const AttentionChoice c = plan_attention(MlaDecode{1, 128, 6400, 512, 64}, toy_machine(gpu));
-  const double partials = 128 * 5 * 513 * 4;
+  const double partials = 128 * 10 * 513 * 4;
   EXPECT_DOUBLE_EQ(c.combine.dram_read.in(units::B), partials);
   EXPECT_DOUBLE_EQ(c.combine.dram_write.in(units::B), partials + 128 * 512 * 2);
 }

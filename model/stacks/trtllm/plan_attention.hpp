@@ -81,7 +81,7 @@ AttentionChoice plan_trtllm_plain_decode(const AttentionDecode& shape, const Rat
 DecodeTask latent_task(const MlaDecode& shape, double rows);
 AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                 const KeyCutting& how = {});
-/// The same behind TensorRT-LLM's own launch, which rotates, appends and rounds.
+/// The same behind TensorRT-LLM's own launch, which rotates, appends and rounds, where the kernel is fitted apart from it.
 AttentionChoice plan_mla_prepared(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                   const KeyCutting& how = {});
 /// Where tensor units take mma.sync alone: TensorRT-LLM's and vLLM's.

@@ -64,9 +64,7 @@ TEST(LatentOnMma, StacksWithoutAKernelBorrowTritons) {
   for (const char* stack : {"hf-sdpa", "hf-eager", "hf-static", "torch-compile", "megatron", "vllm-2023"}) {
     for (const char* card : {"a100_sxm", "l40s", "rtx_pro_6000_server"})
       EXPECT_NEAR(us(on(card, s, stack)), us(on(card, s, "vllm")), kGap) << card << " " << stack;
-    const OpPrediction prepared = on("h200_sxm", s);  // behind TensorRT-LLM's launch that rotates and appends
-    const double prepare = prepared.launches[0].time.total.in(units::us);
-    EXPECT_NEAR(us(on("h200_sxm", s, stack)), us(prepared) - prepare, kGap) << stack;
+    EXPECT_NEAR(us(on("h200_sxm", s, stack)), us(on("h200_sxm", s)), kGap) << stack;
   }
 }
 
@@ -78,11 +76,11 @@ TEST(LatentOnMma, OtherCardsTakeTheirOwn) {
     EXPECT_EQ(p.launches[0].demand.plan.ctas, 1) << card;
   }
   for (const char* card : {"h200_sxm", "b200_sxm"}) {
-    EXPECT_GT(on(card, latent(1, 64, 65536)).launches[1].demand.plan.ctas, 64) << card;
+    EXPECT_GT(on(card, latent(1, 64, 65536)).launches[0].demand.plan.ctas, 64) << card;
   }
   MlaDecode narrow = latent(1, 64, 65536);
   narrow.kv_dtype = DType::fp8;
-  EXPECT_GT(on("rtx_pro_6000", narrow).launches[1].demand.plan.ctas, 64);
+  EXPECT_GT(on("rtx_pro_6000", narrow).launches[0].demand.plan.ctas, 64);
   EXPECT_EQ(on("l40s", narrow).launches[0].demand.plan.ctas, 1);
 }
 

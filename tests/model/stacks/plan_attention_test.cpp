@@ -242,15 +242,15 @@ TEST_F(ToyAttention, LatentAttentionReadsLatentsOnce) {
   EXPECT_DOUBLE_EQ(c.main.dram_write.in(units::B), 128 * 512 * 2);
 }
 
-/// A warpgroup's tile has 64 rows: 2 heads cost as much as 64. A step of 64 keys, 576 wide with values of 512: 2 x 64 x 64 x 1088 / 4000
-/// clk at the whole tensor rate, of which FlashMLA reaches 0.64.
-TEST_F(ToyAttention, LatentRowsArePaddedToAWarpgroupsTile) {
+/// Tensor instructions take 16 rows: 2 heads cost as much as 16, 17 as much as 32. A step of 64 keys, 576 wide with
+/// values of 512: 2 x 16 x 64 x 1088 / 4000 clk.
+TEST_F(ToyAttention, LatentRowsArePaddedToAnInstruction) {
   const auto clk = [&](std::int64_t heads) {
     return plan_attention(MlaDecode{1, heads, 100, 512, 64}, machine).main.tensor_clk;
   };
-  EXPECT_DOUBLE_EQ(clk(2), 2.0 * 64 * 64 * 1088 / 4000 / 0.64);
-  EXPECT_DOUBLE_EQ(clk(17), clk(2));
-  EXPECT_DOUBLE_EQ(clk(64), clk(2));
+  EXPECT_DOUBLE_EQ(clk(2), 2.0 * 16 * 64 * 1088 / 4000);
+  EXPECT_DOUBLE_EQ(clk(16), clk(2));
+  EXPECT_DOUBLE_EQ(clk(17), 2 * clk(2));
 }
 
 /// 1 sequence x 20 heads x 64 queries = 20 tiles of 128 rows, half of them empty, one at a time on each of 10 SMs; 6400
