@@ -84,10 +84,8 @@ PieceRequests requests_of(const gemm::Context& c) {
 
 double pieces_clk(const gemm::Context& c, const gemm::TileLayout& t, const PieceRequests& requests) {
   const gemm::TileCosts& e = *t.costs;
-  // rows outside the operands are not asked for: where an SM has several tiles the mean of all counts, else a whole one
-  const bool several = t.tiles > c.rates.sm_count * e.resident;
-  const double of_x = several ? c.task.m / (t.tiles_m * e.tile_m) : std::min(1.0, c.task.m / e.tile_m);
-  const double of_weights = several ? c.task.n / (t.tiles_n * e.tile_n) : std::min(1.0, c.task.n / e.tile_n);
+  // rows outside the operands are not asked for: the mean of all tiles (a GPU with more SMs has no other one)
+  const double of_x = c.task.m / (t.tiles_m * e.tile_m), of_weights = c.task.n / (t.tiles_n * e.tile_n);
   return (e.a * of_x * requests.x_clk + e.w * of_weights * requests.weights_clk) / piece_bytes(c.task) / kWarp;
 }
 
