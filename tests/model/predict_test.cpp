@@ -251,20 +251,20 @@ TEST(Steps, EveryLaunchPaysForFollowingAnotherKernel) {
 TEST(Steps, StreamsAreWarmWhereL2StillHoldsThem) {
   Workload w;
   const StepPrediction step = predict(models().front(), w, toy_machine(), RunOptions{});
-  for (const NodePrediction& n : step.nodes) EXPECT_FALSE(n.warm) << n.node->name;
+  for (const NodePrediction& n : step.nodes) EXPECT_EQ(n.held, 0) << n.node->name;
   Gpu large = toy_gpu();
   large.l2.size = 100.0 * units::GB;
   const StepPrediction kept = predict(models().front(), w, toy_machine(large), RunOptions{});
   for (const NodePrediction& n : kept.nodes) {
     const std::string name = n.node->name;
-    EXPECT_EQ(n.warm,
+    EXPECT_EQ(n.held > 0,
               name != "embedding" && name.find("proj") == std::string::npos && name != "attention" && name != "lm_head")
         << name;
   }
   large.l2.size = 240.0 * units::MB;
   const StepPrediction some = predict(models().front(), w, toy_machine(large), RunOptions{});
   for (const NodePrediction& n : some.nodes) {
-    EXPECT_EQ(n.warm, std::string(n.node->name) == "ffn_act") << n.node->name;
+    EXPECT_EQ(n.held > 0, std::string(n.node->name) == "ffn_act") << n.node->name;
   }
 }
 

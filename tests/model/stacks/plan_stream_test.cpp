@@ -170,10 +170,17 @@ RC_GTEST_PROP(StreamLaws, WarmIsNeverSlowerThanCold, ()) {
     RC_LOG() << describe(op) << "\n";
     OpPrediction warm;
     GemmCache cache;
-    predict_op(op, m, cache, Warmth::streams, warm);
+    predict_op(op, m, cache, {Warmth::streams}, warm);
     const OpPrediction cold = predict(op, m);
     RC_ASSERT(warm.time <= cold.time * (1 + 1e-3));
     RC_ASSERT(warm.dram_bytes() <= cold.dram_bytes());
+    if (!only_streams(op) || m.rates().l2 < m.rates().dram_read) continue;
+    OpPrediction half, whole;
+    predict_op(op, m, cache, {Warmth::part, 0.5}, half);
+    predict_op(op, m, cache, {Warmth::part, 1}, whole);
+    RC_ASSERT(whole.time <= half.time * (1 + 1e-3));
+    RC_ASSERT(half.time <= cold.time * (1 + 1e-3));
+    RC_ASSERT(half.dram_bytes() <= cold.dram_bytes());
   }
 }
 
