@@ -67,14 +67,15 @@ bool follows_its_input(const StepPrediction& out, std::size_t i, const Rates& m)
 /// result, no more of it than the predecessor wrote. Between a line's being written and being read half of what both move
 /// passes through in the mean; L2 replaces lines wherever they are, so that of more than it holds a part is left. (An addition of
 /// two operands of 4.2 MB takes 2.4 us with both in L2, 3.5 where a product has just written one, 4.1 with neither, and 3.4
-/// to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of ../pytorch_training.) Of other kernels,
-/// whose scalars stand beside that, it holds all or nothing: when more than fits passed through before, the first part of what was
+/// to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of ../pytorch_training.) So where a step
+/// trains, whose results are kept: their lines are new. Where it does not, memory is used again while L2 still holds it, and of
+/// kernels with scalars of their own these stand beside it: then it holds all or nothing: when more than fits passed through before, the first part of what was
 /// written is gone again, and a kernel is as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold
 /// 2.1, in steps of Llama-3.1-8B 2.2; own measurement on an H200, 2026-11-20.)
-Held held_of_input(const StepPrediction& out, std::size_t i, const Rates& m) {
+Held held_of_input(const StepPrediction& out, std::size_t i, bool trains, const Rates& m) {
   if (!follows_its_input(out, i, m)) return {};
   const Node& node = out.graph.nodes[i];
-  if (!(node.launch && only_streams(node.op))) {
+  if (!(trains && node.launch && only_streams(node.op))) {
     return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity ? Held{Warmth::streams} : Held{};
   }
   const Work own = work(node.op), before = work(out.graph.nodes[i - 1].op);
@@ -267,11 +268,13 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   PredictOptions called;
   called.queued = options.runtime != Runtime::graph;
   SameOperators same(out);
+  const bool trains = std::any_of(out.graph.nodes.begin(), out.graph.nodes.end(),
+                                  [](const Node& node) { return node.pass == Pass::backward; });
   OpPrediction planned;  // has room for the most launches; nodes keep their own alone
   for (std::size_t i = 0; i < out.nodes.size(); ++i) {
     NodePrediction& n = out.nodes[i];
     n.node = &out.graph.nodes[i];
-    const Held held = held_of_input(out, i, m);
+    const Held held = held_of_input(out, i, trains, m);
     n.held = held.how == Warmth::cold ? 0 : held.share;
     // layers of different kinds share operators: price each once
     n.first = same.first(i);

@@ -87,9 +87,9 @@ TEST(EagerFamilies, StepsAreAsAnH200RanThem) {
     double launches, busy, most;
   };
   // decode: plain products of few rows lack 0.3 to 0.5 us each, heads of odd vocabularies more (GPT-Neo, whose local layers
-  // attend all keys besides; its head is the worst of forward passes too)
+  // attend all keys besides; its head, whose rows are no whole 16 bytes, is the worst of forward passes too)
   for (const Bar& bar :
-       {Bar{"prefill", 3, 4, 8}, {"decode", 4.5, 8.5, 18}, {"forward", 4, 2.5, 5.5}, {"backward", 8, 2, 7}}) {
+       {Bar{"prefill", 3, 4, 8}, {"decode", 4.5, 8.5, 20}, {"forward", 4, 2.5, 6}, {"backward", 8, 2, 7}}) {
     const Errors& e = found.at(bar.step);
     EXPECT_EQ(e.busy.size(), 14U) << bar.step;
     EXPECT_LE(median(e.launches), bar.launches) << bar.step;
