@@ -82,6 +82,40 @@ Bytes layer_input(const Llm& llm, const Workload& w, const Types& types) {
 /// backward.
 constexpr double kHandles = 2;
 
+/// What stands all the time of a rank that keeps `shard` of the parameters.
+MemoryNeed standing_need(const Workload& w, const EagerRank& of, double in_matrices, Bytes all, Bytes shard) {
+  MemoryNeed need;
+  need.weights = shard;
+  need.optimizer = states_of(w.training, in_matrices) * shard;
+  need.workspace = kHandles * of.workspace;
+  if (w.parallel.zero == 0 && w.parallel.data > 1) need.workspace += all;  // buckets
+  return need;
+}
+
+/// The moment of an iteration at which most is needed, of those that it was told of.
+struct Peak {
+  MemoryNeed base, most{};
+
+  void at(Bytes activations, Bytes gradients, Bytes beside = Bytes{}) {
+    MemoryNeed need = base;
+    need.activations = activations;
+    need.gradients = gradients;
+    need.optimizer += beside;
+    if (need.total() > most.total()) most = need;
+  }
+};
+
+/// During the update: its lists, Adafactor's estimate of the largest tensor, the square roots of what Muon leaves to lists.
+void see_update(Peak& peak, const Llm& llm, const Workload& w, Bytes shard, double in_matrices) {
+  const Optimizer optimizer = w.training.optimizer;
+  const bool list = optimizer == Optimizer::adam || optimizer == Optimizer::adamw;
+  peak.at(Bytes{}, shard, list ? shard : Bytes{});
+  if (optimizer == Optimizer::adafactor) {
+    peak.at(Bytes{}, shard, storage(w.training.gradient, largest_tensor(llm) / d(w.parallel.tensor)));
+  }
+  if (optimizer == Optimizer::muon) peak.at(Bytes{}, shard, (1 - in_matrices) * shard);
+}
+
 }  // namespace
 
 MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, const EagerRank& of) {
@@ -93,12 +127,9 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const bool again = w.training.recompute == Recompute::full;
   const double replicas = d(w.parallel.data), shards = w.parallel.zero == 0 ? 1 : replicas;
   const Bytes ends = (llm.tied_embeddings ? 1.0 : 2.0) * head_matrix, shard = all / shards;
-  MemoryNeed base;
-  base.weights = shard;
   const double in_matrices = 1 - ends / all - expert_params(llm) / of.params;
-  base.optimizer = states_of(w.training, in_matrices) * shard;
-  base.workspace = kHandles * of.workspace;
-  if (shards == 1 && replicas > 1) base.workspace += all;
+  Peak peak{standing_need(w, of, in_matrices, all, shard)};
+  const auto at = [&](Bytes activations, Bytes gradients) { peak.at(activations, gradients); };
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
   // autocast keeps its casts of what products read for the backward pass; an input embedding of its own is looked up as it is
   const bool casts = w.training.autocast(types.base);
@@ -111,56 +142,41 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes before = of.accumulates ? all : Bytes{};
   // a cap on logits keeps what its tangent made (Gemma 2)
   if (llm.model_type == "gemma2") kept += element * logits * units::B;
-  MemoryNeed most;
-  const auto at = [&](Bytes activations, Bytes gradients, Bytes beside) {
-    MemoryNeed need = base;
-    need.activations = activations;
-    need.gradients = gradients;
-    need.optimizer += beside;
-    if (need.total() > most.total()) most = need;
-  };
   double layer = 0;
   for (const LayerSpec& l : llm.main().kinds) layer = std::max(layer, l.params);
   const Bytes one_layer = storage(gathers, layer / d(w.parallel.tensor));
   const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? storage(gathers, of.params) : ends + one_layer;
-  at(kept + loss_bytes(llm, w, types.base) * logits * units::B + gathered, before, Bytes{});
+  at(kept + loss_bytes(llm, w, types.base) * logits * units::B + gathered, before);
   // While a layer runs, FSDP gathers the next one into a buffer of its own (implicit prefetching in
   // torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py). The last one's is given back with the next wait for a gather:
   // where layers stay gathered, behind the loss's forward pass, which does without the logits' gradient in their own type.
   const Bytes prefetched = shards == 1 ? Bytes{} : one_layer;
   const Bytes forward_loss = (loss_bytes(llm, w, types.base) - element) * logits * units::B;
   // Casts of layers that are computed again stay until the forward pass is over, whose last rows are there as well.
-  if (again && casts) at(kept - head_cast + all_casts + forward_loss + last_rows(llm, w), before, Bytes{});
-  if (w.parallel.zero == 2) at(kept + forward_loss + gathered + prefetched, before, Bytes{});
-  at(kept + element * logits * units::B + gathered, before + head_matrix, Bytes{});
+  if (again && casts) at(kept - head_cast + all_casts + forward_loss + last_rows(llm, w), before);
+  if (w.parallel.zero == 2) at(kept + forward_loss + gathered + prefetched, before);
+  at(kept + element * logits * units::B + gathered, before + head_matrix);
   Bytes of_layer = most_of_a_layer(llm, w, types) * units::B;
   const Bytes one_cast = storage(types.base, layer / d(w.parallel.tensor));
   if (casts) of_layer += one_cast;
-  if (again) at(kept + of_layer + gathered + prefetched, before + head_matrix, Bytes{});
+  if (again) at(kept + of_layer + gathered + prefetched, before + head_matrix);
   // In a layer: of the last one, whose backward pass comes first, and of the first one, when all behind it have gradients in
   // place of their inputs.
   const Bytes later = all - storage(w.training.gradient, layer + looked_up);
   for (const Beside& beside : shards == 1 ? beside_layers(llm, w, types) : std::vector<Beside>{}) {
     const Bytes more = (again ? of_layer : Bytes{}) + beside.bytes * units::B;
     const Bytes own = storage(w.training.gradient, beside.params);
-    at(kept + more, before + head_matrix + own, Bytes{});
+    at(kept + more, before + head_matrix + own);
     if (!again) continue;
     const Bytes alone = (beside.kept + beside.bytes) * units::B + (casts ? one_cast : Bytes{});
-    at(layer_input(llm, w, types) + alone, std::max(before, later + own), Bytes{});
+    at(layer_input(llm, w, types) + alone, std::max(before, later + own));
   }
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =
       shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);
-  at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}), Bytes{});
-  const bool list = w.training.optimizer == Optimizer::adam || w.training.optimizer == Optimizer::adamw;
-  at(Bytes{}, shard, list ? shard : Bytes{});
-  // Adafactor's estimate of the largest tensor; of what Muon leaves to lists the square roots
-  if (w.training.optimizer == Optimizer::adafactor) {
-    const double largest = largest_tensor(llm) / d(w.parallel.tensor);
-    at(Bytes{}, shard, storage(w.training.gradient, largest));
-  }
-  if (w.training.optimizer == Optimizer::muon) at(Bytes{}, shard, (1 - in_matrices) * shard);
-  return most;
+  at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}));
+  see_update(peak, llm, w, shard, in_matrices);
+  return peak.most;
 }
 
 }  // namespace plumbline::lowering

@@ -104,6 +104,18 @@ struct Pass {
   double dram_read = 0, dram_written = 0;
 };
 
+Demand demand_of(const Pass& p, const Rates& m, bool warm) {
+  Work w;
+  w.read = p.read * units::B;
+  w.write = p.written * units::B;
+  w.fp32 = p.fp32 * units::FLOP;
+  Demand d = stream_demand(w, m, warm);
+  if (warm) return d;
+  d.dram_read = p.dram_read * units::B;
+  d.dram_write = p.dram_written * units::B;
+  return d;
+}
+
 /// Of AttentionPrefill's block count: blocks of queries that see a block of keys, which is the same count with the parts
 /// of keys and queries exchanged; the mean over CTAs is exact.
 void cut(Demand& d, const Tile& t, const AttentionBackward& s, bool fa3) {
@@ -203,15 +215,7 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   out.sign(family);
   const bool warm = q.warmth == Warmth::everything && all <= m.l2_kept;
   const auto pass = [&](const char* kernel, const Pass& p) -> Demand& {
-    Work w;
-    w.read = p.read * units::B;
-    w.write = p.written * units::B;
-    w.fp32 = p.fp32 * units::FLOP;
-    Demand& d = out.launch(kernel, streams) = stream_demand(w, m, warm);
-    if (warm) return d;
-    d.dram_read = p.dram_read * units::B;
-    d.dram_write = p.dram_written * units::B;
-    return d;
+    return out.launch(kernel, streams) = demand_of(p, m, warm);
   };
   // the sums are cleared here too
   pass("row sums of dO O",
