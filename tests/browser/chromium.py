@@ -23,7 +23,8 @@ class Chromium:
 
     def __init__(self, program, wait=60):
         self.wait = wait
-        self.profile = tempfile.TemporaryDirectory()
+        # processes that the browser has made may write into it for a moment after it is gone
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         ours_read, theirs_write = os.pipe()
         theirs_read, ours_write = os.pipe()
         self.read_end, self.write_end = ours_read, ours_write
