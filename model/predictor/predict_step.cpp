@@ -63,15 +63,19 @@ bool follows_its_input(const StepPrediction& out, std::size_t i, const Rates& m)
   return distance_of_tables(out, i) <= m.l2_capacity;
 }
 
-/// What L2 still holds of what a node reads, as a share, of the step's nodes the first `i` being priced: its predecessor's
-/// result, no more of it than the predecessor wrote. Between a line's being written and being read half of what both move
-/// passes through in the mean; L2 replaces lines wherever they are, so that of more than it holds a part is left. (An addition of
-/// two operands of 4.2 MB takes 2.4 us with both in L2, 3.5 where a product has just written one, 4.1 with neither, and 3.4
-/// to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of ../pytorch_training.) So where a step
-/// trains, whose results are kept: their lines are new. Where it does not, memory is used again while L2 still holds it, and of
-/// kernels with scalars of their own these stand beside it: then it holds all or nothing: when more than fits passed through before, the first part of what was
-/// written is gone again, and a kernel is as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold
-/// 2.1, in steps of Llama-3.1-8B 2.2; own measurement on an H200, 2026-11-20.)
+/// What L2 still holds of what a node reads, of the step's nodes the first `i` being priced.
+///
+/// Of a launch that only streams, where a step trains: its predecessor's result, as a share of what it reads. Results are kept
+/// there, so that what is written are new lines. Between a line's being written and being read half of what both launches move
+/// passes through in the mean; L2 replaces lines wherever they are, so that of more than it holds a part is left. (An
+/// addition of two operands of 4.2 MB takes 2.4 us with both in L2, 3.5 where a product has just written one, 4.1 with
+/// neither, and 3.4 to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of
+/// ../pytorch_training.)
+///
+/// Of others all or nothing. Without training memory is used again while L2 still holds it, and kernels with scalars of
+/// their own have them beside this rule: when more than fits passes through, the first part of what was written is gone
+/// again, and a kernel is as late as its last CTA. (Alone and warm an rmsnorm of one row takes 1.6 us, cold 2.1, in steps
+/// of Llama-3.1-8B 2.2; own measurement on an H200, 2026-11-20.)
 Held held_of_input(const StepPrediction& out, std::size_t i, bool trains, const Rates& m) {
   if (!follows_its_input(out, i, m)) return {};
   const Node& node = out.graph.nodes[i];

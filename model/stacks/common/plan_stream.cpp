@@ -88,17 +88,13 @@ bool only_streams(const Op& op) {
   return row != nullptr && !row_of(row->kind).statistic;
 }
 
-Demand stream_in_step(const Work& w, const Rates& m, double held) {
-  Demand d = stream_demand(w, m, false);
-  hold_in_l2(d, held * w.read, m);
-  return d;
-}
-
 Demand plan_stream(const Question& q) {
   const Op& op = q.op;
   const Work& w = q.work;
   const Rates& m = q.rates;
-  Demand d = q.warmth == Warmth::part ? stream_in_step(w, m, q.held) : stream_demand(w, m, q.warmth != Warmth::cold);
+  const bool part = q.warmth == Warmth::part;
+  Demand d = stream_demand(w, m, q.warmth != Warmth::cold && !part);
+  if (part) hold_in_l2(d, q.held * w.read, m);
   d.serial_latency_of = "of grid-wide barriers";
   if (const auto* row = std::get_if<Rowwise>(&op)) {
     // a row's statistics must be known before its first output: one more trip through the row held in registers

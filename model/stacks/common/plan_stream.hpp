@@ -14,10 +14,8 @@ double tensor_clk(const Work& work, double ctas, const StreamingMultiprocessor& 
 Demand stream_demand(const Work& work, const Rates& rates, bool warm);
 /// A kernel that does nothing but pass through its operands, with no scalars of its own.
 bool only_streams(const Op& op);
-/// The same in a step, where L2 holds a share of what is read, and what is written replaces lines that something else
-/// wrote before: these go to DRAM meanwhile, at whatever time its own do.
-Demand stream_in_step(const Work& work, const Rates& rates, double held);
-/// Of a demand that is cold: as if L2 held so many of the bytes that it reads.
+/// Of a demand that is cold, as one of a step: L2 holds so many of the bytes that it reads, and what it writes replaces lines
+/// that something else wrote before, which go to DRAM meanwhile at whatever time its own do.
 void hold_in_l2(Demand& demand, Bytes held, const Rates& rates);
 
 /// Writes the clocks that the operator's arithmetic takes of a CTA, in equal parts of the plan's CTAs. Formats that the
