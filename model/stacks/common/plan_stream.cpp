@@ -71,7 +71,10 @@ Demand stream_demand(const Work& w, const Rates& m, bool warm) {
 }
 
 void hold_in_l2(Demand& d, Bytes held, const Rates& m) {
-  const Bytes of_cta = std::min(d.l2, held / static_cast<double>(d.plan.ctas));
+  const double ctas = static_cast<double>(d.plan.ctas);
+  // what L2 carries beside the operands passes the same ports, however these are found
+  const Bytes beside = std::max(Bytes{}, ctas * d.l2 - (d.dram_read + d.dram_write));
+  const Bytes of_cta = std::min(d.l2, std::max(Bytes{}, held - beside) / ctas);
   d.dram_read -= held;
   if (d.dram_read <= Bytes{}) d.step_latency = std::min(2.0 * m.l2_latency, m.dram_latency);
   if (d.dram_read + d.dram_write <= Bytes{}) return;
