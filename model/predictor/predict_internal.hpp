@@ -14,8 +14,7 @@ struct Held {
   double share = 1;
 };
 
-/// Prices at the boost clock, whatever the cap. Of the options, the plans count. `priced_alone`: it is no part of a step, and the
-/// machine has energies.
+/// Prices at the boost clock, whatever the cap. Of the options, the plans count. `priced_alone`: it is no part of a step.
 void predict_op(const Op& op, const Machine& machine, GemmCache& cache, const Held& held, OpPrediction& out,
                 const PredictOptions& options = {}, bool priced_alone = false);
 

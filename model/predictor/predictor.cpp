@@ -59,7 +59,7 @@ void Predictor::predict(const Op& op, const Machine& machine, OpPrediction& out,
   check(op);
   const Warmth warmth = options.warm ? Warmth::everything : Warmth::cold;
   const Rates& m = machine.rates();
-  predict_op(op, machine, memory_->of(machine), {warmth}, out, options, m.power.has_value());
+  predict_op(op, machine, memory_->of(machine), {warmth}, out, options, true);
   if (!m.power || (m.clock_mode == ClockMode::burst && m.clock_limit == 1)) return;
   if (m.clock_mode == ClockMode::steady) settle(out, m);
   else reprice(out, m, m.clock_limit);

@@ -102,8 +102,8 @@ struct Question {
   CollectiveChoice collective = CollectiveChoice::automatic;
   CollectiveProtocol protocol = CollectiveProtocol::automatic;
   bool queued = false;  ///< called on a stream: no graph has captured the launches
-  /// Priced alone, at the clock that its power leaves: plans are chosen by their time there, and not as one of a step's
-  /// many, which run at a clock of the step. The rates have power scalars.
+  /// Priced alone, at the clock that its power leaves where the rates have power scalars: plans are chosen by their time
+  /// there, and not as one of a step's many, which run at a clock of the step.
   bool priced_alone = false;
   GemmCache& cache;
   std::span<const FamilyScalars> families{};  ///< the provider's own, in the order in which it declares them

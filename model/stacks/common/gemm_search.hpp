@@ -65,7 +65,7 @@ class Search {
     for (const Candidate& k : all) {
       if (k.bound < best_.total && &k != &*likeliest) consider(k);
     }
-    if (c_.task.alone_flops > 0) choose_as_priced();
+    if (c_.task.alone_flops > 0 && c_.rates.power) choose_as_priced();
     return best_;
   }
 

@@ -32,8 +32,8 @@ struct GemmTask {
   std::int64_t block = 0;    ///< of scales, as Gemm::block
   bool by_mma_sync = false;  ///< kernels of mma.sync and cp.async, whatever else the card has
   bool few_tiles = false;    ///< a library whose kernels for wgmma have tiles of powers of two alone
-  /// The plan is chosen by its time as the product is priced alone, at the clock that its power leaves: FLOPs that count
-  /// for power; 0: by its time at the clock of the rates.
+  /// The plan is chosen by its time as the product is priced alone, at the clock that its power leaves (where the
+  /// rates have power scalars): FLOPs that count for power; 0: by its time at the clock of the rates.
   double alone_flops = 0;
 
   bool operator==(const GemmTask&) const = default;

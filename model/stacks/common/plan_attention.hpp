@@ -34,7 +34,7 @@ struct KeyCutting {
   DType math = DType::bf16;
 };
 inline KeyCutting key_cutting(const Question& q) {
-  return {q.cutting, q.priced_alone ? q.work.tensor : Flops{}, q.work.math};
+  return {q.cutting, q.priced_alone && q.rates.power ? q.work.tensor : Flops{}, q.work.math};
 }
 
 /// Of the choice's launches and the gaps between them, by which cuts are compared.
