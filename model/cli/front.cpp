@@ -32,7 +32,14 @@ std::string unplaced(const CLI::App& root) {
   if (rest.empty()) return "unexpected argument";
   const std::string flag = rest.front().substr(0, rest.front().find('='));
   if (flag.size() > 1 && flag.front() == '-') {
-    return "unknown option '" + flag + "'" + did_you_mean(flag, option_names(root));
+    const std::vector<std::string> names = option_names(root);
+    const std::string near = did_you_mean(flag, names), unknown = "unknown option '" + flag + "'";
+    const auto chosen = root.get_subcommands();
+    if (chosen.empty() && near.empty())
+      return unknown + "; expected a command first, such as llm, op or list (see --help)";
+    if (std::find(names.begin(), names.end(), flag) != names.end())
+      return flag + ": expected behind the command, '" + chosen.front()->get_name() + "'";
+    return unknown + (near.empty() ? " (see " + root.get_name() + " " + chosen.front()->get_name() + " --help)" : near);
   }
   return "unexpected argument '" + rest.front() + "'";
 }

@@ -125,6 +125,7 @@ TEST(NearestName, FindsTyposAndPrefixes) {
   EXPECT_EQ(nearest_name("xylophone", names), "");
   EXPECT_EQ(nearest_name("", names), "");
   EXPECT_EQ(nearest_name("k", {"M", "N", "K"}), "K");
+  EXPECT_EQ(nearest_name("--gup", {"--gpus", "--gpu", "--group"}), "--gpu") << "two letters that changed places";
   EXPECT_EQ(nearest_name("X", {"M", "N", "K"}), "") << "a letter is as far from one as from the next";
   EXPECT_EQ(did_you_mean("mi30x", names), " (did you mean 'mi300x'?)");
   EXPECT_EQ(did_you_mean("xylophone", names), "");

@@ -58,6 +58,10 @@ TEST(PredictModel, RefusesBadUsageInOneLineWithTheNearestName) {
   expect_refusal({"lm"}, 2, "unknown command 'lm' (did you mean 'llm'?)");
   expect_refusal(decode({"--batchh", "4"}), 2, "unknown option '--batchh' (did you mean '--batch'?)");
   expect_refusal({"llm", "--gpuu", "h200"}, 2, "did you mean '--gpu'?");
+  expect_refusal({"llm", "--gup", "h200"}, 2, "unknown option '--gup' (did you mean '--gpu'?)");
+  expect_refusal({"op", "gemm", "--shape", "M=1"}, 2, "unknown option '--shape' (see predict-model op --help)");
+  expect_refusal({"--model", "x"}, 2, "unknown option '--model'; expected a command first");
+  expect_refusal({"--gpu", "h200", "llm"}, 2, "--gpu: expected behind the command, 'llm'");
   expect_refusal(decode({"--batch", "4", "--batch", "8"}), 2, "--batch: expected once, found 2 times");
   expect_refusal(decode({"--top"}), 2, "--top: expected N, found nothing");
   expect_refusal(decode({"--out", ""}), 2, "--out: expected FILE, found nothing");
