@@ -8,17 +8,21 @@
 
 namespace plumbline::test {
 
+#ifdef PLUMBLINE_SANITIZED
+inline constexpr std::size_t kEach = 3;
+#else
+inline constexpr std::size_t kEach = 1;
+#endif
+
+/// What is said of a whole list is not judged of a sample.
+inline constexpr bool kWhole = kEach == 1;
+
 /// All of a list; under sanitizers every third of it.
 template <class T>
 std::vector<T> sampled(std::vector<T> all) {
-#ifdef PLUMBLINE_SANITIZED
-  constexpr std::size_t kEach = 3;
   std::vector<T> some;
   for (std::size_t i = 0; i < all.size(); i += kEach) some.push_back(std::move(all[i]));
   return some;
-#else
-  return all;
-#endif
 }
 
 }  // namespace plumbline::test

@@ -13,6 +13,7 @@
 #include "ops/csv.hpp"
 #include "ops/table/text.hpp"
 #include "tests/support/hand_made_recording.hpp"
+#include "tests/support/sampled.hpp"
 #include "validate/cli/sides.hpp"
 #include "validate/compare/accuracy.hpp"
 #include "validate/compare/report.hpp"
@@ -191,7 +192,7 @@ bool is_in_words_of_others(const Measurement& row) {
 TEST(CommittedMeasurements, HowAShapeIsSpeltHardlyEverMatters) {
   std::size_t differing = 0;
   for (const char* side : {".train.csv", ".heldout.csv"}) {
-    for (const std::string& file : committed(side)) {
+    for (const std::string& file : test::sampled(committed(side))) {
       const std::string text = read_text_file(file);
       if (is_model_rows(text, file)) continue;
       Measurements known;
@@ -241,7 +242,7 @@ TEST(CommittedMeasurements, BandsAreFoundWithoutTheHeldOutRowsOfATrainingFile) {
 }
 
 TEST(CommittedMeasurements, NoRowOfTheAccuracyTableMayBeFitted) {
-  for (const AccuracySet& set : read_accuracy_sets(data_folder() + "/studies/accuracy.json")) {
+  for (const AccuracySet& set : test::sampled(read_accuracy_sets(data_folder() + "/studies/accuracy.json"))) {
     const std::string file = data_folder() + "/" + set.file;
     if (file.ends_with(".csv")) {
       for (const SideOf& row : sides_of(file)) ASSERT_EQ(row.side, "heldout") << row.place;
