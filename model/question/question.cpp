@@ -97,6 +97,8 @@ void refuse_idle_lengths(const LlmQuestion& q, const Llm& llm) {
                 "--context, the tokens in the cache (" + llm.name + " has no encoder that reads a prompt)");
   }
   if (q.phase == AskedPhase::train && q.context_given) refuse_flag("--context", q, "--prompt");
+  if (q.phase == AskedPhase::train && q.workload.kv_dtype_given)
+    refuse_flag("--kv-dtype", q, "it where a cache is kept");
   if (q.phase != AskedPhase::train && !q.training_given.empty()) {
     refuse_flag(q.training_given, q, "it with --phase train");
   }

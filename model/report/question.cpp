@@ -18,12 +18,14 @@ std::string question_lines(const StepReport& r, const std::string& lengths) {
   if (r.llm.tower_params > 0) model += ", " + parameter_count(r.llm.tower_params) + " more of towers that no text runs";
   if (r.llm.unfilled_params > 0)
     model += ", room for " + parameter_count(r.llm.unfilled_params) + " more that no checkpoint fills";
-  if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{})
+  const bool caches = keeps_cache(r.workload);
+  if (const Bytes kv = kv_per_token(r.llm, r.workload); caches && kv > Bytes{})
     model += ", " + format(kv) + " of KV cache per token";
   const auto published = [](bool given) { return given ? "" : " (as published)"; };
-  const std::string inputs = lengths + ", weights " + weight_format(r.llm, r.workload) +
-                             published(r.workload.precision_given) + ", KV cache " +
-                             std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
+  std::string inputs =
+      lengths + ", weights " + weight_format(r.llm, r.workload) + published(r.workload.precision_given);
+  if (caches)
+    inputs += ", KV cache " + std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
   const auto usual = [](bool given) { return given ? "" : " (default)"; };
   const std::string how = "stack " + r.machine.stack().name + usual(r.given.stack) + ", runtime " +
                           std::string(word_of(kRuntimeWords, r.options.runtime)) + ", fusion " +

@@ -143,6 +143,8 @@ std::string weight_format(const Llm& llm, const Workload& workload);
 std::string_view kv_format(const Llm& llm, const Workload& workload);
 /// What one more token adds to the cache of one sequence, as stored, before any window caps it.
 Bytes kv_per_token(const Llm& llm, const Workload& workload);
+/// Whether keys and values of former tokens are kept: training keeps what the way back needs instead.
+inline bool keeps_cache(const Workload& workload) { return workload.phase != Phase::train; }
 /// Tokens a sequence that the phase is about: prompt (prefill, train) or context (decode).
 std::int64_t length(const Workload& workload);
 

@@ -261,9 +261,11 @@ std::string inputs_section(const StepReport& r) {
       {r.workload.phase == Phase::decode ? "context" : "prompt",
        std::to_string(length(r.workload)) + " tokens" + usual(r.given.length) + behind(r.workload)},
       {"weights", weight_format(r.llm, r.workload) + published(r.workload.precision_given)}};
-  std::string cache = std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
-  if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{}) cache += ", " + format(kv) + " per token";
-  inputs.emplace_back("KV cache", cache);
+  if (keeps_cache(r.workload)) {
+    std::string cache = std::string(kv_format(r.llm, r.workload)) + published(r.workload.kv_dtype_given);
+    if (const Bytes kv = kv_per_token(r.llm, r.workload); kv > Bytes{}) cache += ", " + format(kv) + " per token";
+    inputs.emplace_back("KV cache", cache);
+  }
   inputs.emplace_back("stack", r.machine.stack().name + usual(r.given.stack));
   inputs.emplace_back("runtime", word_of(kRuntimeWords, r.options.runtime));
   inputs.emplace_back("fusion", word_of(kFusionWords, r.workload.fusion));
@@ -281,10 +283,11 @@ std::string inputs_section(const StepReport& r) {
 std::string step_html(const StepReport& r) {
   const std::string title = r.llm.name + ", " + std::string(word_of(kPhaseWords, r.workload.phase)) + ", on " +
                             std::to_string(r.workload.parallel.ranks()) + " x " + r.machine.gpu().title;
-  const std::string asked =
+  std::string asked =
       "batch " + std::to_string(r.workload.batch) + (r.workload.phase == Phase::decode ? ", context " : ", prompt ") +
-      std::to_string(length(r.workload)) + behind(r.workload) + ", weights " + weight_format(r.llm, r.workload) +
-      ", KV cache " + std::string(kv_format(r.llm, r.workload)) + ", stack " + r.machine.stack().name;
+      std::to_string(length(r.workload)) + behind(r.workload) + ", weights " + weight_format(r.llm, r.workload);
+  if (keeps_cache(r.workload)) asked += ", KV cache " + std::string(kv_format(r.llm, r.workload));
+  asked += ", stack " + r.machine.stack().name;
   const html::StepParts parts = html::step_parts(r.step);
   std::string body = "<h1>" + html::escaped(title) + "</h1>\n<p class=\"soft\">" + html::escaped(asked) + "</p>\n";
   if (!r.llm.warnings.empty()) body += html::section("Warnings", html::bullets(r.llm.warnings));

@@ -135,10 +135,18 @@ TEST(IgnoredInput, FlagsWithoutAMeaningAreRefused) {
   expect_refusal(llm("llama-3.1-8b", "decode", {"--output", "9"}), 2, "--output: has no meaning with --phase decode");
   expect_refusal(llm("llama-3.1-8b", "prefill", {"--output", "9"}), 2, "--output");
   expect_refusal(llm("llama-3.1-8b", "train", {"--context", "9"}), 2, "--context");
+  expect_refusal(llm("llama-3.1-8b", "train", {"--kv-dtype", "fp8"}), 2,
+                 "--kv-dtype: has no meaning with --phase train");
   expect_refusal(llm("llama-3.1-8b", "decode", {"--format", "csv", "--explain"}), 2, "--explain: expected it with");
   expect_refusal(llm("llama-3.1-8b", "decode", {"--format", "json", "--top", "3"}), 2, "--top: expected it with");
   expect_refusal(llm("llama-3.1-8b", "generate", {"--format", "trace"}), 2, "expected table, json, csv or html");
   expect_refusal(llm("llama-3.1-8b", "generate", {"--explain"}), 2, "--explain");
+}
+
+TEST(Train, SaysNothingOfACacheThatItHasNot) {
+  const Words sizes{"--prompt", "64"};
+  EXPECT_THAT(run(llm("llama-3.2-1b", "train", sizes)).out, Not(HasSubstr("KV cache")));
+  EXPECT_THAT(run(llm("llama-3.2-1b", "prefill", sizes)).out, HasSubstr("KV cache bf16 (as published)"));
 }
 
 TEST(Generate, IsOneAnswerInTableJsonAndCsv) {
