@@ -113,6 +113,7 @@ def patch():
     torch.cuda.is_current_stream_capturing = lambda: False
     torch.cuda._is_compiled = lambda: True
     torch.nn.functional.scaled_dot_product_attention = sdpa
+    torch.nn.functional.grouped_mm = grouped_mm
     mtu.PreTrainedModel.to = to
     plain = torch.tensor
     def tensor(data, *, device=None, **how):
@@ -160,6 +161,35 @@ def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scal
             return out[..., :hd] if pad else out
         out = torch.ops.aten._scaled_dot_product_cudnn_attention(query, key, value, bias, need, dropout_p, is_causal, False, scale=scale)[0]
         return out
+class ProductOfEach(torch.autograd.Function):
+    """Experts' product in fp32, of which PyTorch has no grouped kernel: one product an expert (GroupedBlas.cpp), of equal rows here."""
+
+    @staticmethod
+    def each(first, second, made):
+        for a, b in zip(first, second):
+            torch.mm(a, b)
+        return made
+
+    @staticmethod
+    def forward(ctx, rows, weights):
+        ctx.save_for_backward(rows, weights)
+        experts = weights.shape[0]
+        parts = rows[: len(rows) // experts * experts].view(experts, -1, rows.shape[1])
+        return ProductOfEach.each(parts, weights, rows.new_empty(len(rows), weights.shape[2]))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        rows, weights = ctx.saved_tensors
+        experts, whole = weights.shape[0], len(rows) // weights.shape[0] * weights.shape[0]
+        given, read = (x[:whole].reshape(experts, -1, x.shape[1]) for x in (gradient, rows))
+        dw = ProductOfEach.each(read.transpose(1, 2), given, torch.empty_like(weights))
+        return ProductOfEach.each(given, weights.transpose(1, 2), torch.empty_like(rows)), dw
+
+def grouped_mm(rows, weights, *, offs=None, **named):
+    if rows.dtype == torch.bfloat16:
+        return torch._grouped_mm(rows, weights, offs=offs, **named)
+    with torch.autocast("cuda", enabled=False):
+        return ProductOfEach.apply(rows, weights)
 FLASH = False
 def to(self, kind):
     if not isinstance(kind, torch.dtype): return self
