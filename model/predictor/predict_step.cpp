@@ -193,6 +193,7 @@ void add_undrawn_rows(const Llm& llm, const Workload& w, Vocabulary& v) {
 
 Vocabulary vocabulary_of(const Llm& llm, const Workload& workload) {
   Vocabulary v{llm.vocab, llm.tied_embeddings, llm.hidden};
+  v.activation = llm.activation;
   add_undrawn_rows(llm, workload, v);
   if (llm.main().kinds.empty()) return v;
   for (const LayerSpec& l : llm.main().kinds) {

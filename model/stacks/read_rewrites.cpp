@@ -133,11 +133,13 @@ void read_kernels(const JsonValue& root, Kernels& kernels) {
 }
 
 NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
-  value.refuse_unknown_keys({"op", "nodes", "model_types", "phase", "pass", "autocast", "lists", "launches", "note"});
+  value.refuse_unknown_keys(
+      {"op", "nodes", "model_types", "activations", "phase", "pass", "autocast", "lists", "launches", "note"});
   NodeRule rule;
   rule.op = operator_in(value.at("op")).name;
   rule.nodes = words_in(value, "nodes");
   rule.model_types = words_in(value, "model_types");
+  rule.activations = words_in(value, "activations");
   const std::string phase = value.find_string("phase").value_or("");
   if (!phase.empty() && phase != "prefill" && phase != "decode") {
     value.at("phase").fail("expected prefill or decode, found '" + phase + "'");

@@ -14,8 +14,8 @@
 // operator that it is for. "times" is an expression too: how often it runs, 0 for sizes that take another kernel.
 // "in_call": true is a launch that the library makes in the call of its product, so that the host takes no more for it;
 // "calls": 3 one that takes the host as long as three of PyTorch's operators do, "waits": true one that it waits for in
-// front of what it issues next, both of an update that goes through the tensors in a loop. "nodes", "model_types" and
-// "phase" limit an entry; the first one that is for a node is taken. An entry without launches: the framework runs
+// front of what it issues next, both of an update that goes through the tensors in a loop. "nodes", "model_types",
+// "activations" (what the model's source calls that of its feed-forward parts) and "phase" limit an entry; the first one that is for a node is taken. An entry without launches: the framework runs
 // nothing for such a node. "before" names another file of data/launches: its kernels may be named, and its entries are
 // for nodes that no entry here is for. "pass" is forward where it is not given, backward or update: a backward entry is
 // for the operator of the forward pass, whose keys its expressions have, and stands for that one's whole gradient.

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "arch/files.hpp"
+#include "ops/config/activation_names.hpp"
 #include "ops/llm/parts.hpp"
 
 namespace plumbline {
@@ -127,7 +128,9 @@ Activation read_activation(const LlmConfig& config, Activation fallback) {
   if (text.rfind("gelu", 0) == 0 || text == "quick_gelu" || text == "geglu") return Activation::gelu;
   if (text == "relu") return Activation::relu;
   if (text == "relu2" || text == "sqrelu" || text == "relu_squared" || text == "squared_relu") return Activation::relu2;
-  config.assume("activation '" + text + "' is not known: costed as GELU");
+  if (!is_activation_name(text)) {
+    config.assume("activation '" + text + "' is not known" + nearest_activation(text) + ": costed as GELU");
+  }
   return Activation::gelu;
 }
 

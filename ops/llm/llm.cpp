@@ -10,6 +10,7 @@
 #include "arch/files.hpp"
 #include "arch/json_reader.hpp"
 #include "arch/printable.hpp"
+#include "ops/config/activation_names.hpp"
 #include "ops/llm/family_graph.hpp"
 #include "ops/llm/graph_reader.hpp"
 #include "ops/llm/parts.hpp"
@@ -238,6 +239,14 @@ double rotary_share(const JsonValue& config, std::string_view type, double head)
   return share > 0 && share < 1 ? share : 1;
 }
 
+/// Of models whose layers transformers runs; of others no framework's operators are asked for.
+std::string activation_of(const LlmConfig& config, const Llm& llm) {
+  const Layout layout = config.family().layout;
+  const bool asked =
+      layout == Layout::decoder || layout == Layout::bert || layout == Layout::t5 || layout == Layout::seq2seq;
+  return asked ? activation_name(config, llm.model_type) : std::string{};
+}
+
 Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice,
              const std::optional<JsonValue>& quant) {
   const LlmConfig config(inner, root, choice.family);
@@ -253,6 +262,7 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
     llm.warnings.push_back(printable(sentence) + "; the bands hold what such a guess has been wrong by");
   }
   build(config, llm);
+  llm.activation = activation_of(config, llm);
   if (choice.family.layout != Layout::table) add_towers(root, config, llm);
   read_quantization(config, quant, llm);
   finish_totals(llm);

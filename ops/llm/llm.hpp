@@ -109,6 +109,7 @@ struct Quantization {
 
 struct Llm {
   std::string name, model_type, file;
+  std::string activation;         ///< of its feed-forward parts, as ops/config/activation_names.hpp has it
   std::vector<StackSpec> stacks;  ///< the main one (decoder if there is one) first
   std::int64_t hidden = 0, vocab = 0, max_context = 0;
   bool tied_embeddings = false;

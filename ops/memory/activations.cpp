@@ -23,7 +23,8 @@ struct View {
   double shards = 1;  ///< tensor ranks that the residual stream is split over, of whose tokens `hidden` is a share
   double hidden = 0, tokens = 0, q_len = 0, kv_len = 0, all_keys = 0, cross_tokens = 0, cross_len = 0;
   bool dropout = false;
-  SourceKeeps source{};  ///< of eager code
+  SourceKeeps source{};           ///< of eager code
+  std::string_view activation{};  ///< what the model's source calls it
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
   /// Bytes of what experts' products keep of their inputs for the gradient of their weights: in fp8 the cast rows, which
   /// Transformer Engine keeps in their place (transformer_engine/pytorch/module/grouped_linear.py).
@@ -94,24 +95,18 @@ struct View {
 /// Input, inputs and result of the activation (SwiGLU recomputes its product at `max`), mask of the output's dropout.
 double stored_dense(const FfnSpec& f, const View& v, double rows, double in, double width, double input_bytes) {
   const double gates = f.gated ? 2 : 1;
-  double kept = gates * width;                                                   // gate and up, or up
-  const double read = f.gated && v.w.fusion == Fusion::max ? 0 : width;          // by the down projection
-  if (f.gated && (!v.flash() || v.eager())) kept += width;                       // eager code keeps silu(gate) as well
-  if (!f.gated && v.eager() && f.activation == Activation::relu) kept -= width;  // its gradient reads its result
-  double wide = 0;                                                               // in fp32
-  if (v.autocast() && f.activation == Activation::relu2)
-    wide = width;  // the square is a power, which autocast takes in fp32
-  if (v.eager() && v.source.gelu_written_out && f.activation == Activation::gelu) {
-    // the tangent form op by op: half of the input, and what its power, its tangent and its last product read; autocast
-    // takes powers in fp32, and with it all that comes behind
-    kept += v.autocast() ? 0 : 3 * width;
-    if (v.autocast()) wide = 3 * width;
-    if (v.autocast() && f.gated) {  // and so is what the gate multiplies
-      kept -= width;
-      wide += width;
-    }
+  double kept = gates * width;                                           // gate and up, or up
+  const double read = f.gated && v.w.fusion == Fusion::max ? 0 : width;  // by the down projection
+  if (f.gated && (!v.flash() || v.eager())) kept += width;               // eager code keeps silu(gate) as well
+  double wide = 0, masks = 0;                                            // in fp32, of one byte
+  if (v.eager()) {
+    const ActivationKeeps more = activation_keeps(v.activation, f.activation, v.autocast());
+    const double as_wide = more.wide_result && f.gated ? width : 0;
+    kept += more.elements * width - as_wide;
+    wide = more.in_fp32 * width + as_wide;
+    masks = more.masks * width;
   }
-  return rows * (input_bytes * (in + read) + v.element * kept + 4 * wide);
+  return rows * (input_bytes * (in + read) + v.element * kept + 4 * wide + masks);
 }
 
 double stored_ffn(const FfnSpec& f, const View& v) {
@@ -256,6 +251,7 @@ View view_of(const Llm& llm, const Workload& w, const Types& types, const StackS
   const Lengths n = lengths_of(llm, w, stack);
   View v{w, types, bits(types.base) / 8};
   v.source = source_keeps(llm);
+  v.activation = llm.activation;
   v.hidden = d(stack.hidden > 0 ? stack.hidden : llm.hidden);
   v.q_len = d(n.q_len + n.text_tokens);
   v.kv_len = d(n.kv_len + n.text_tokens);

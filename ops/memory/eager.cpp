@@ -8,7 +8,9 @@
 //   layers      inputs of all layers and, with recomputation, all of the layer that is computed again; inside of it what its
 //               backward pass makes for a moment; at its end the first layer's alone, and the others' gradients
 //   embedding   parameters, states, all gradients, and of a tied embedding its second gradient, which
-//               embedding_dense_backward writes all of, and the sum of the two
+//               embedding_dense_backward writes all of, and the sum of the two; under autocast that one is added to the first
+//               in its place, which is a cast of its own there and else a view of what the product made
+//               (can_accumulate_inplace() of torch/csrc/autograd/input_buffer.cpp asks for the last reference)
 //   optimizer   parameters, states, all gradients, and for a pass a tensor list (foreach) the square roots of the second
 //               moments, of all parameters at once; torch.optim's fused kernel has none
 //
@@ -174,7 +176,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =
       shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);
-  at(whole, shard + (llm.tied_embeddings ? 2 * head_matrix : Bytes{}));
+  const double of_tied = casts ? 1 : 2;
+  at(whole, shard + (llm.tied_embeddings ? of_tied * head_matrix : Bytes{}));
   see_update(peak, llm, w, shard, in_matrices);
   return peak.most;
 }

@@ -1,9 +1,11 @@
 #include "ops/memory/source_keeps.hpp"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <string_view>
 
+#include "ops/llm/ffn_words.hpp"
 #include "ops/resolve/joined_matrices.hpp"
 
 namespace plumbline::lowering {
@@ -13,7 +15,36 @@ bool one_of(std::string_view name, std::initializer_list<std::string_view> names
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+struct KeepsOf {
+  std::string_view name;
+  ActivationKeeps plain, cast;  ///< without and under autocast
+};
+
+/// Counted on fake CUDA tensors between two products (torch.autograd.graph.saved_tensors_hooks), of activations.py of
+/// transformers 5.17. Autocast takes powers, softplus and expm1 in fp32, and with them all that comes behind.
+constexpr std::array kKeepsOf{KeepsOf{"gelu_new", {3}, {0, 3, 0, true}},
+                              KeepsOf{"gelu_accurate", {3}, {0, 3, 0, true}},
+                              KeepsOf{"gelu_python_tanh", {3}, {0, 3, 0, true}},
+                              KeepsOf{"gelu_fast", {6}, {6}},
+                              KeepsOf{"gelu_python", {2}, {2}},
+                              KeepsOf{"gelu_10", {1}, {1}},
+                              KeepsOf{"quick_gelu", {1}, {1}},
+                              KeepsOf{"linear", {-1}, {-1}},
+                              KeepsOf{"relu", {-1}, {-1}},
+                              KeepsOf{"sigmoid", {-1}, {-1}},
+                              KeepsOf{"tanh", {-1}, {-1}},
+                              KeepsOf{"relu2", {}, {0, 1, 0, true}},
+                              KeepsOf{"xielu", {3, 0, 1}, {0, 3, 1, true}}};
+
 }  // namespace
+
+ActivationKeeps activation_keeps(std::string_view name, Activation kind, bool autocast) {
+  if (name.empty()) name = kActivationWords[static_cast<std::size_t>(kind)];
+  const auto found =
+      std::find_if(kKeepsOf.begin(), kKeepsOf.end(), [name](const KeepsOf& each) { return each.name == name; });
+  if (found == kKeepsOf.end()) return {};
+  return autocast ? found->cast : found->plain;
+}
 
 /// Read in modeling_<model_type>.py of transformers 5.17 and counted on fake CUDA tensors.
 SourceKeeps source_keeps(const Llm& llm) {
@@ -32,7 +63,6 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.biases_each_layer = name == "umt5";
   keeps.norms_stream = keeps.biases_scores;
   keeps.narrow_softmax = keeps.biases_scores || one_of(name, {"gpt2", "bert"});
-  keeps.gelu_written_out = keeps.biases_scores || one_of(name, {"gpt2", "gpt_neo", "gptj", "phi", "codegen", "albert"});
   keeps.caps_scores = name == "gemma2";
   keeps.keeps_all_scores = name == "opt";
   keeps.keeps_embedding = one_of(name, {"opt", "phi"});

@@ -2,9 +2,22 @@
 // matrix (ops/resolve/joined_matrices.hpp), which norms and activations are written out operator by operator, and in which types.
 #pragma once
 
+#include <string_view>
+
 #include "ops/llm/llm.hpp"
 
 namespace plumbline::lowering {
+
+/// What autograd keeps of an element of an activation's input beside that input and the result, which the next product reads.
+struct ActivationKeeps {
+  double elements = 0;       ///< in the layers' type; -1: its gradient reads its result, or nothing, and the input goes
+  double in_fp32 = 0;        ///< of 4 bytes each
+  double masks = 0;          ///< of one byte each
+  bool wide_result = false;  ///< its result is in fp32: what a gate multiplies it with keeps it so
+};
+
+/// By the name that the model's source has for it; by its kind where nobody says a name.
+ActivationKeeps activation_keeps(std::string_view name, Activation kind, bool autocast);
 
 struct SourceKeeps {
   bool joined_queries = false, joined_gate = false;
@@ -19,7 +32,6 @@ struct SourceKeeps {
   bool biases_each_layer = false;   ///< and each layer has a bias of its own (UMT5)
   bool norms_stream = false;        ///< an RMSNorm multiplies the row that it read, not its cast (T5LayerNorm)
   bool narrow_softmax = false;      ///< scores are not cast to fp32
-  bool gelu_written_out = false;    ///< NewGELUActivation
   bool caps_scores = false;         ///< attention that is written out keeps what its tangent made (Gemma 2)
   bool keeps_all_scores = false;  ///< published configs drop nothing from the scores, though they drop elsewhere (OPT)
   bool biases_scores =

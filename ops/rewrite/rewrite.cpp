@@ -27,6 +27,7 @@ struct Asked {
   double scores_drop = 0, rotary = 1;
   double table = 0, undrawn = 0, stacked = 0;
   bool autocast = false;
+  std::string_view activation{};
   bool decode() const { return workload.phase == Phase::decode; }
 };
 
@@ -36,6 +37,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
     asked.group = v.group;
     asked.heads = v.heads;
     asked.rotary = v.rotary;
+    asked.activation = v.activation;
     return asked;
   }
   const auto parts = static_cast<double>(graph.pipeline.micro_batches);
@@ -55,7 +57,8 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           v.table,
           v.undrawn,
           v.stacked,
-          w.training.autocast(w.precision_given ? w.precision.output : DType::bf16)};
+          w.training.autocast(w.precision_given ? w.precision.output : DType::bf16),
+          v.activation};
 }
 
 template <class Names>
@@ -177,12 +180,12 @@ std::vector<std::string> expression_names(std::string_view op) {
   return names;
 }
 
-bool NodeRule::is_for(const Node& node, Pass in, std::string_view model_type, bool decode, bool casts) const {
+bool NodeRule::is_for(const Node& node, Pass in, const Source& source, bool decode, bool casts) const {
   constexpr std::string_view kAgain = ".recompute";
   std::string_view name = node.name;
   if (node.again && name.ends_with(kAgain)) name.remove_suffix(kAgain.size());
   return pass == in && (casts || !autocast) && (decode ? in_decode : in_prefill) && op_name(node.op) == op &&
-         listed(nodes, name) && listed(model_types, model_type);
+         listed(nodes, name) && listed(model_types, source.model_type) && listed(activations, source.activation);
 }
 
 namespace {
@@ -222,7 +225,7 @@ class Rewriting {
     const Node& source = gradient ? before_[static_cast<std::size_t>(node.of)] : node;
     const Pass in = node.again ? Pass::forward : node.pass;
     const auto rule = std::find_if(rewrites_.rules.begin(), rewrites_.rules.end(), [&](const NodeRule& each) {
-      return each.is_for(source, in, asked_.model_type, asked_.decode(), asked_.autocast);
+      return each.is_for(source, in, {asked_.model_type, asked_.activation}, asked_.decode(), asked_.autocast);
     });
     if (node.again && (i >= ending_.behind || (i == ending_.product && rule == rewrites_.rules.end()))) {
       last_of_[i] = std::max(waits[0], waits[1]);

@@ -53,6 +53,8 @@ struct Vocabulary {
   /// updates before were the same or it was not drawn then either, moments of zero.
   double undrawn = 0;
   double stacked = 0;  ///< experts of a layer
+  std::string_view
+      activation{};  ///< what its source calls that of its feed-forward parts, of the model as long as it lives
 };
 
 /// One launch: an operator whose keys are worked out.
@@ -79,12 +81,17 @@ struct NodeRule {
   Pass pass = Pass::forward;
   std::vector<std::string> nodes;        ///< by name; empty: all of that operator
   std::vector<std::string> model_types;  ///< of these alone; empty: of any model
+  std::vector<std::string> activations;  ///< of models with these in their feed-forward parts alone; empty: of any
   bool in_prefill = true, in_decode = true;
   bool autocast = false;  ///< where an eager framework's layers read casts of wider parameters, alone
   int lists = 0;          ///< of an update: lists of tensors that the framework walks to launch these
   std::vector<LaunchRule> launches;
 
-  bool is_for(const Node& node, Pass in, std::string_view model_type, bool decode, bool casts) const;
+  /// Of models of a kind, with this activation.
+  struct Source {
+    std::string_view model_type, activation;
+  };
+  bool is_for(const Node& node, Pass in, const Source& source, bool decode, bool casts) const;
 };
 
 /// Names of an operator's expressions: its keys in their order, then those above. Throws BadInput for no operator.

@@ -188,6 +188,19 @@ TEST(Rewrite, RulesAreForWhomTheySay) {
   EXPECT_EQ(g.nodes.size(), 6U);
 }
 
+TEST(Rewrite, RulesAreForActivationsThatTheySay) {
+  NodeRule rule = two_launches();
+  rule.activations = {"gelu_new"};
+  Vocabulary model;
+  model.activation = "gelu";
+  Graph g = small();
+  rewrite(g, {{rule}}, decode(1, 1), "gpt2", model);
+  EXPECT_EQ(g.nodes.size(), 4U);
+  model.activation = "gelu_new";
+  rewrite(g, {{rule}}, decode(1, 1), "gpt2", model);
+  EXPECT_EQ(g.nodes.size(), 6U);
+}
+
 /// a | in backward: b again, the two nodes of a's gradient, b's | update
 TEST(Rewrite, ARuleOfTheBackwardPassStandsForAWholeGradient) {
   Graph g;
