@@ -33,7 +33,7 @@ OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "s
               "muon": "muon", "adam8bit": "adam8bit"}
 
 
-COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce")
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast")
 
 
 def group_of(name, op, phase):
@@ -84,8 +84,9 @@ def replicas_of(point):
     flags = ["--batch", str(ranks * parts * point["batch"])] + (["--micro-batch", str(point["batch"])] if parts > 1 else [])
     if ranks == 1:
         return flags
-    zero = {"ddp": 0, "fsdp": 2 if point.get("keep") else 3}[spread]
-    flags += ["--dp", str(ranks), "--zero", str(zero), "--cluster", "dgx_h200"]
+    shards = 2 if point.get("keep") else 3
+    zero = {"ddp": 0, "zero1": 1, "fsdp": shards, "fsdp1": shards}[spread]
+    flags += ["--dp", str(ranks), "--zero", str(zero), "--cluster", "dgx_h200"] + (["--fsdp", "1"] if spread == "fsdp1" else [])
     return flags + (["--grad-dtype", "fp32"] if point.get("masters") else [])
 
 

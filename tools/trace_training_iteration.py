@@ -42,16 +42,17 @@ def build(name, args):
 
 
 def layers_of(model):
-    for name in ("bert", "roberta"):
-        if hasattr(model, name):
-            return getattr(model, name).encoder.layer
-    return model.transformer.h if hasattr(model, "transformer") else model.model.layers
+    """What transformers can compute again by itself: a model's layers, of an encoder-decoder those of both stacks."""
+    from transformers.modeling_layers import GradientCheckpointingLayer
+    found = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    inner = {id(part) for layer in found for part in layer.modules() if part is not layer}
+    return [layer for layer in found if id(layer) not in inner]
 
 
 def spread(model, point, args):
-    """The model under DDP, FSDP (fully_shard) or FSDP of PyTorch's first kind, as the point asks."""
+    """The model under DDP (beside ZeRO-1 too), FSDP (fully_shard) or FSDP of PyTorch's first kind, as the point asks."""
     ranks = args.fake or args.gpus
-    if point.get("spread") == "ddp":
+    if point.get("spread") in ("ddp", "zero1"):
         from torch.nn.parallel import DistributedDataParallel
         made = DistributedDataParallel(model, device_ids=[args.rank] if args.device == "cuda" else None,
                                        gradient_as_bucket_view=bool(point.get("view")))
@@ -68,12 +69,19 @@ def spread(model, point, args):
             fully_shard(layer, **options)
             if point.get("paced"):
                 args.pace.stands_in(layer)
-    if point.get("spread") == "fsdp1":
-        from torch.distributed.fsdp import FullyShardedDataParallel
-        from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-        return FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({type(layers_of(model)[0])}),
-                                        use_orig_params=True, device_id=args.rank)
-    return model
+    return flat_shards(model, point, args) if point.get("spread") == "fsdp1" else model
+
+
+def flat_shards(model, point, args):
+    """PyTorch's first FSDP: each layer's parameters are one flat tensor."""
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+    keeps = ShardingStrategy.SHARD_GRAD_OP if point.get("keep") else ShardingStrategy.FULL_SHARD
+    options = {"sharding_strategy": keeps, "device_id": args.rank if args.device == "cuda" else None}
+    if point.get("masters"):
+        options["mixed_precision"] = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    policy = ModuleWrapPolicy({type(layer) for layer in layers_of(model)})
+    return FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=True, **options)
 
 
 class Several:
@@ -93,15 +101,26 @@ class Several:
 
 def muon_of(model):
     """Muon of the layers' matrices and AdamW of all else, as Muon's documentation asks."""
-    matrices = [p for p in layers_of(model).parameters() if p.ndim == 2]
+    matrices = [p for layer in layers_of(model) for p in layer.parameters() if p.ndim == 2]
     known = {id(p) for p in matrices}
     rest = [p for p in model.parameters() if id(p) not in known]
     return Several(torch.optim.Muon(matrices, lr=1e-5), torch.optim.AdamW(rest, lr=1e-5, foreach=True))
 
 
-def optimizer_of(name, parameters):
+def shared_optimizer(name, parameters):
+    """AdamW or SGD of this rank's parameters, which are then broadcast (ZeroRedundancyOptimizer beside DDP)."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    options = {"optimizer_class": torch.optim.AdamW, "fused" if name == "fused" else "foreach": True}
+    if name.startswith("sgd"):
+        options = {"optimizer_class": torch.optim.SGD, "foreach": True, "momentum": 0.9 if name == "sgd-momentum" else 0}
+    return ZeroRedundancyOptimizer(parameters, lr=1e-5, **options)
+
+
+def optimizer_of(name, parameters, shared=False):
     """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors; a tensor at a time Adafactor as it
-    comes by itself, and bitsandbytes' AdamW8bit."""
+    comes by itself, and bitsandbytes' AdamW8bit. `shared`: between the ranks (ZeRO-1)."""
+    if shared:
+        return shared_optimizer(name, parameters)
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=1e-5, foreach=True)
     if name == "sgd-momentum":
@@ -139,7 +158,8 @@ class Iteration:
             self.inputs["use_cache"] = False
         self.parameters = list(self.model.parameters())
         muon = point["optimizer"] == "muon"
-        self.optimizer = muon_of(model) if muon else optimizer_of(point["optimizer"], self.parameters)
+        shared = point.get("spread") == "zero1"
+        self.optimizer = muon_of(model) if muon else optimizer_of(point["optimizer"], self.parameters, shared)
         self.type = torch.float16 if point.get("half") else torch.bfloat16  # of autocast
         self.scaler = torch.amp.GradScaler(args.device, enabled=bool(point.get("scaler")))
         self.marks = lambda name: None
@@ -156,7 +176,7 @@ class Iteration:
     def exchanges(self, last):
         """Whether the backward pass of a micro-batch adds gradients up over ranks: that of the last one does."""
         kind = self.point.get("spread")
-        if kind in ("ddp", "fsdp1") and not last:
+        if kind in ("ddp", "zero1", "fsdp1") and not last:
             return self.model.no_sync()
         if kind == "fsdp":
             self.model.set_requires_gradient_sync(last)

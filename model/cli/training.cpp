@@ -73,6 +73,7 @@ void add_training_flags(const Command& app, LlmQuestion& asked) {
   add("--schedule", "WORD", set_schedule);
   add("--vp", "N", set_chunks);
   add("--zero", "0..3", set_zero);
+  add("--fsdp", "1|2", set_fsdp);
 }
 
 void add_whole_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked) {

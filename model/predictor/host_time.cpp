@@ -136,11 +136,16 @@ void add_time_beside_calls(HostAndGpu& step, const Graph& graph, const TrainingH
     step.update += tensors * (walks * own.walked_tensor + lists * own.listed_tensor) * launch;
     return;
   }
-  step.host[kForwardFront] += passes * own.gathered_unit * launch;
-  step.host[kForwardLayers] += passes * (units - 1) * own.gathered_unit * launch;
-  const double gathered_again = eager.gathers_again ? passes * own.gathered_again_unit : 0;
-  step.host[kBackwardLayers] += units * (gathered_again + own.summed_unit) * launch;
-  step.update = tensors * (walks * own.walked_shard + lists * own.listed_shard) * launch;
+  const double gathered = eager.flat ? own.gathered_flat : own.gathered_unit;
+  const double again_of_unit = eager.flat ? own.gathered_again_flat : own.gathered_again_unit;
+  const double summed = eager.flat ? own.summed_flat : own.summed_unit;
+  step.host[kForwardFront] += passes * gathered * launch;
+  step.host[kForwardLayers] += passes * (units - 1) * gathered * launch;
+  step.host[kBackwardLayers] += units * ((eager.gathers_again ? passes * again_of_unit : 0) + summed) * launch;
+  const double walked = eager.flat ? own.walked_tensor : own.walked_shard;
+  const double listed = eager.flat ? own.listed_tensor : own.listed_shard;
+  step.update += tensors * (walks * walked + lists * listed) * launch;
+  step.update += static_cast<double>(eager.shared_matrices) * own.shared_matrix * launch;
 }
 
 /// The last sums of gradients that no pass hides.

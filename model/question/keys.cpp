@@ -122,6 +122,7 @@ constexpr auto kKeys = std::to_array<QuestionKey>(
      {"schedule", "WORD", true, false, false, false, set_training<set_schedule>},
      {"vp", "N", true, false, false, false, set_training<set_chunks>},
      {"zero", "0..3", true, false, false, false, set_training<set_zero>},
+     {"fsdp", "1|2", true, false, false, false, set_training<set_fsdp>},
      {"label", "TEXT", true, true, false, false, [](Inquiry&, Text, Text) {}},  // names a point of a study
      {"cache", "cold|warm", false, true, false, false, set_cache},
      {"gpu", "NAME|FILE", true, true, false, true, [](Inquiry& q, Text, Text t) { q.machine.gpu = t; }},

@@ -60,6 +60,11 @@ void set_chunks(LlmQuestion& q, const std::string& flag, const std::string& text
   training_of(q, flag).chunks = whole_number(flag, text, 1, kMostParts);
 }
 
+/// Which of PyTorch's two kinds shards where an eager framework does.
+void set_fsdp(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).flat_shards = whole_number(flag, text, 1, 2) == 1;
+}
+
 void set_zero(LlmQuestion& q, const std::string& flag, const std::string& text) {
   (void)training_of(q, flag);
   q.workload.parallel.zero = static_cast<int>(whole_number(flag, text, 0, 3));

@@ -18,6 +18,7 @@ void set_recompute(LlmQuestion& question, const std::string& flag, const std::st
 void set_recomputed_layers(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_schedule(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_chunks(LlmQuestion& question, const std::string& flag, const std::string& text);
+void set_fsdp(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_zero(LlmQuestion& question, const std::string& flag, const std::string& text);
 
 }  // namespace plumbline

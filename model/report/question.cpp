@@ -75,6 +75,7 @@ std::string training_lines(const StepReport& r) {
                     std::string(word_of(kOptimizerWords, t.optimizer)) + ", recompute " +
                     std::string(word_of(kRecomputeWords, t.recompute));
   if (t.recomputed_layers > 0) how += " of " + std::to_string(t.recomputed_layers) + " layers";
+  if (t.flat_shards) how += ", fsdp 1";
   if (pipeline.stages > 1) how += ", schedule " + std::string(word_of(kScheduleWords, t.schedule));
   if (t.chunks > 1) how += ", " + std::to_string(t.chunks) + " chunks a stage";
   const Mfu mfu = mfu_of(r.step, r.machine.gpu());

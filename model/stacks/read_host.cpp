@@ -19,37 +19,46 @@ constexpr std::array kOfLaunches{"each_launch",        "each_further_launch", "e
 struct OfPhase {
   const char* key;
   double TrainingHost::*launches;
+  const char* else_as =
+      nullptr;  ///< where the file does not say: as this one, which stands before it; unset: it has to
 };
-constexpr std::array<OfPhase, 17> kOfPhases{{{"forward_call", &TrainingHost::forward_call},
-                                             {"forward_begin", &TrainingHost::forward_begin},
-                                             {"further_launch", &TrainingHost::further_launch},
-                                             {"forward_layer", &TrainingHost::forward_layer},
-                                             {"experts_layer", &TrainingHost::experts_layer},
-                                             {"backward_call", &TrainingHost::backward_call},
-                                             {"backward_layer", &TrainingHost::backward_layer},
-                                             {"kept_layer", &TrainingHost::kept_layer},
-                                             {"again_layer", &TrainingHost::again_layer},
-                                             {"gathered_unit", &TrainingHost::gathered_unit},
-                                             {"gathered_again_unit", &TrainingHost::gathered_again_unit},
-                                             {"summed_unit", &TrainingHost::summed_unit},
-                                             {"summed_tensor", &TrainingHost::summed_tensor},
-                                             {"walked_tensor", &TrainingHost::walked_tensor},
-                                             {"listed_tensor", &TrainingHost::listed_tensor},
-                                             {"walked_shard", &TrainingHost::walked_shard},
-                                             {"listed_shard", &TrainingHost::listed_shard}}};
+constexpr std::array<OfPhase, 21> kOfPhases{
+    {{"forward_call", &TrainingHost::forward_call},
+     {"forward_begin", &TrainingHost::forward_begin},
+     {"further_launch", &TrainingHost::further_launch},
+     {"forward_layer", &TrainingHost::forward_layer},
+     {"experts_layer", &TrainingHost::experts_layer},
+     {"backward_call", &TrainingHost::backward_call},
+     {"backward_layer", &TrainingHost::backward_layer},
+     {"kept_layer", &TrainingHost::kept_layer},
+     {"again_layer", &TrainingHost::again_layer},
+     {"gathered_unit", &TrainingHost::gathered_unit},
+     {"gathered_again_unit", &TrainingHost::gathered_again_unit},
+     {"summed_unit", &TrainingHost::summed_unit},
+     {"summed_tensor", &TrainingHost::summed_tensor},
+     {"walked_tensor", &TrainingHost::walked_tensor},
+     {"listed_tensor", &TrainingHost::listed_tensor},
+     {"walked_shard", &TrainingHost::walked_shard},
+     {"listed_shard", &TrainingHost::listed_shard},
+     {"gathered_flat", &TrainingHost::gathered_flat, "gathered_unit"},
+     {"gathered_again_flat", &TrainingHost::gathered_again_flat, "gathered_again_unit"},
+     {"summed_flat", &TrainingHost::summed_flat, "summed_unit"},
+     {"shared_matrix", &TrainingHost::shared_matrix, "walked_shard"}}};
 
 constexpr const char* kStacks = "stacks";  // of the data folder
 
 TrainingHost read_training(const JsonValue& v) {
-  v.refuse_unknown_keys({"narrow_launch", "forward_begin", "forward_call", "further_launch", "forward_layer",
-                         "experts_layer", "backward_call", "backward_layer", "kept_layer", "again_layer",
-                         "gathered_unit", "gathered_again_unit", "summed_unit", "summed_tensor", "walked_tensor",
-                         "listed_tensor", "walked_shard", "listed_shard", "source"});
+  v.refuse_unknown_keys({"narrow_launch", "forward_begin", "forward_call",  "further_launch",
+                         "forward_layer", "experts_layer", "backward_call", "backward_layer",
+                         "kept_layer",    "again_layer",   "gathered_unit", "gathered_again_unit",
+                         "summed_unit",   "summed_tensor", "walked_tensor", "listed_tensor",
+                         "walked_shard",  "listed_shard",  "gathered_flat", "gathered_again_flat",
+                         "summed_flat",   "shared_matrix", "source"});
   TrainingHost out;
   out.narrow_launch = v.at("narrow_launch").as_seconds();
   if (out.narrow_launch <= Seconds{}) v.at("narrow_launch").fail("expected a time above 0");
   for (const OfPhase& of : kOfPhases) {
-    const JsonValue launches = v.at(of.key);
+    const JsonValue launches = v.at(of.else_as != nullptr && !v.has(of.key) ? of.else_as : of.key);
     out.*of.launches = launches.as_number();
     if (!(out.*of.launches >= 0 && out.*of.launches <= 1000)) launches.fail("expected launches from 0 to 1000");
   }

@@ -77,7 +77,10 @@ struct EagerParameters {
   /// Of the update: walks over all of them (clipping, the optimizer), and lists of all that those hand to kernels.
   int walks = 0, lists = 0;
   bool gathers_again = false;  ///< ... for the backward pass too
-  bool replicas = false;       ///< others have the same parameters
+  bool flat = false;           ///< ... each as one tensor
+  /// Matrices that the update takes one by one while ranks hold shares of them (Muon).
+  std::int64_t shared_matrices = 0;
+  bool replicas = false;  ///< others have the same parameters
   /// Of each micro-batch the host waits for the GPU behind what is in front of the layers.
   bool waits_in_front = false;
 };

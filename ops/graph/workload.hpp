@@ -60,6 +60,9 @@ struct Training {
   /// gradients are reduced in it, while what is gathered and the gradients that products make have the layers' type
   /// (MixedPrecisionPolicy); nothing is cast by layers.
   bool wide_shares = false;
+  /// Eager, sharded: PyTorch's first FSDP (FullyShardedDataParallel), in which a unit's parameters are one flat tensor, in
+  /// place of fully_shard.
+  bool flat_shards = false;
   Clipping clipping = Clipping::stack;
   bool clips() const { return clipping == Clipping::norm || (clipping == Clipping::stack && !eager); }
   /// Eager, where layers read casts of wider parameters.

@@ -160,7 +160,10 @@ void optimizer(Step& s, const Llm& llm, const Updated& updated) {
       return eager ? adam_8_bits_by_tensor(s, llm, updated.share) : adam_of_8_bits(s, updated.share);
     case Optimizer::adafactor: return eager ? adafactor_by_tensor(s, llm, updated.share) : adafactor(s, llm, updated);
     case Optimizer::muon:
-      return eager ? adam(s, muon_by_tensor(s, llm, updated.share), llm.hidden) : muon(s, llm, updated);
+      if (!eager) return muon(s, llm, updated);
+      return adam(s,
+                  updated.replicas > 1 ? muon_by_share(s, llm, updated.share) : muon_by_tensor(s, llm, updated.share),
+                  llm.hidden);
     default: return adam(s, updated.share, llm.hidden);
   }
 }

@@ -16,8 +16,18 @@
 // root's second gather; the last layer's runs beside the head's backward pass. Of micro-batches each gathers, the last one's
 // gradients are summed. Where shares are wider than the layers' type (MixedPrecisionPolicy) they are cast in front of a
 // gather, and gradients in the copy in front of their sum.
+//
+// FSDP of the first kind (torch/distributed/fsdp/_flat_param.py, _runtime_utils.py) has a unit's parameters as one flat tensor,
+// whose parts layers read where they are: what is gathered is copied neither before nor behind. Gradients are joined by the
+// backward pass of that split (one cat), cast where they are summed in a wider type, divided by about the root of the number
+// of ranks (_get_gradient_predivide_factor()), and the share that comes back by the rest. Of the root unit nothing is gathered
+// again: it stays (_post_forward_reshard()).
+//
+// ZeroRedundancyOptimizer (1; torch/distributed/optim/zero_redundancy_optimizer.py) stands behind DistributedDataParallel: each
+// rank updates whole tensors of its own and then broadcasts each (shared_update.cpp).
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "ops/as_double.hpp"
 #include "ops/lower/tensors.hpp"
@@ -66,6 +76,13 @@ Buckets fill_buckets(const Step& s, const Llm& llm, double element_bytes, double
   return b;
 }
 
+/// What sums of gradients of so many ranks are divided by before they travel, and behind.
+std::pair<double, double> divisors(std::int64_t ranks) {
+  std::int64_t before = 1;
+  while (ranks % before == 0 && ranks / before > before) before *= 2;
+  return {d(before), d(ranks) / d(before)};
+}
+
 /// The exchanges of one unit, so many times an iteration or, of what is not `once`, a micro-batch.
 struct Unit {
   const char* segment;
@@ -108,6 +125,33 @@ class Exchanges {
              forward ? NodeRole::beside_forward : NodeRole::beside_backward, u,
              forward ? u.ends_hide : u.backward_hides, whole_);
     copy(forward ? "forward_copy_out"_node : "backward_copy_out"_node, u.params, whole_, whole_);
+    s_.close();
+  }
+
+  /// Of a unit that is one tensor.
+  void gather_flat(const Unit& u, bool forward) {
+    s_.pass = forward ? Pass::forward : Pass::backward;
+    open(u, false);
+    const double share = u.params / d(copies(s_.workload.parallel));
+    if (shared_ != whole_) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
+    exchange(forward ? "forward_all_gather"_node : "backward_all_gather"_node, CollectiveKind::all_gather,
+             forward ? NodeRole::beside_forward : NodeRole::beside_backward, u,
+             forward ? u.ends_hide : u.backward_hides, whole_);
+    s_.close();
+  }
+
+  void scatter_flat(const Unit& u) {
+    s_.pass = Pass::backward;
+    open(u, false);
+    copy("grad_join"_node, u.params, whole_, whole_);
+    s_.close();
+    open(u, true);
+    if (shared_ != whole_) copy("grad_cast"_node, u.params, whole_, shared_);
+    const auto [before, behind] = divisors(copies(s_.workload.parallel));
+    if (before > 1) copy("grad_divide"_node, u.params, shared_, shared_);
+    exchange("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, NodeRole::beside_backward, u, u.ends_hide,
+             shared_);
+    if (behind > 1) copy("grad_divide_share"_node, u.params / d(copies(s_.workload.parallel)), shared_, shared_);
     s_.close();
   }
 
@@ -176,11 +220,21 @@ void shard(Step& s, const Llm& llm, double params) {
   const Unit units[] = {{"replicas", layers - 1, each, true, true, true},
                         {"replicas_first_layer", 1, each, true, false, true},
                         {"replicas_ends", 1, ends, false, false, false}};
+  const bool flat = s.workload.training.flat_shards;
   s.graph.eager.sharded_units = layers + 1;
+  s.graph.eager.flat = flat;
+  // a rank's share of a flat tensor holds that part of its tensors, one of which it cuts
+  if (flat) s.graph.eager.tensors = ceil_div(s.graph.eager.tensors, copies(s.workload.parallel)) + layers + 1;
   s.graph.eager.gathers_again = s.workload.parallel.zero == 3;
   Exchanges exchanges(s, llm.hidden);
   for (const Unit& unit : units) {
     if (!(unit.params > 0) || unit.repeat == 0) continue;
+    if (flat) {
+      exchanges.gather_flat(unit, true);
+      if (s.workload.parallel.zero == 3 && unit.of_layers) exchanges.gather_flat(unit, false);
+      exchanges.scatter_flat(unit);
+      continue;
+    }
     exchanges.gather(unit, true);
     if (s.workload.parallel.zero == 3) exchanges.gather(unit, false);
     exchanges.scatter_sums(unit);
@@ -228,7 +282,7 @@ void exchange_eagerly(Step& s, const Llm& llm, double params) {
   if (copies(s.workload.parallel) == 1) return;
   eager.replicas = true;
   s.pass = Pass::backward;
-  if (s.workload.parallel.zero == 0) sum_in_buckets(s, llm, params);
+  if (s.workload.parallel.zero < 2) sum_in_buckets(s, llm, params);
   else shard(s, llm, params);
 }
 

@@ -30,7 +30,20 @@ bool stands_behind(const Llm& llm, std::string_view name) {
   return name == "up_proj" && joins_gate(llm);
 }
 
-/// Parameters of the layers by shape. Rows that join others' are of the same number of columns, or of a bias.
+double elements_of(const TensorShape& t) { return d(t.rows) * d(t.cols); }
+
+/// A segment that runs once for each of `count` tensors of one shape, behind what is open.
+void add(Step& s, NodeTag name, const TensorShape& tensor, std::int64_t count) {
+  const DType type = s.workload.training.gradient;
+  s.close();
+  s.open("optimizer_loop", count);
+  s.graph.segments.back().once = true;
+  s.graph.segments.back().layers = true;
+  s.add(name, Rowwise{RowwiseKind::adamw, tensor.rows, tensor.cols, false, type, type});
+}
+
+}  // namespace
+
 Tensors tensors_of_all_layers(const Step& s, const Llm& llm) {
   Tensors all;
   for (const Segment& segment : s.graph.segments) {
@@ -55,19 +68,6 @@ Tensors tensors_of_all_layers(const Step& s, const Llm& llm) {
   return all;
 }
 
-double elements_of(const TensorShape& t) { return d(t.rows) * d(t.cols); }
-
-/// A segment that runs once for each of `count` tensors of one shape, behind what is open.
-void add(Step& s, NodeTag name, const TensorShape& tensor, std::int64_t count) {
-  const DType type = s.workload.training.gradient;
-  s.close();
-  s.open("optimizer_loop", count);
-  s.graph.segments.back().once = true;
-  s.graph.segments.back().layers = true;
-  s.add(name, Rowwise{RowwiseKind::adamw, tensor.rows, tensor.cols, false, type, type});
-}
-
-/// Those of the rank, which has so many parameters.
 Tensors tensors_of_rank(const Step& s, const Llm& llm, double params) {
   Tensors all = tensors_of_all_layers(s, llm);
   double rest = params;
@@ -85,8 +85,6 @@ Tensors tensors_of_rank(const Step& s, const Llm& llm, double params) {
   else if (rows > 0) all[{1, llm.hidden}] += rows;
   return all;
 }
-
-}  // namespace
 
 void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
   const Tensors all = tensors_of_rank(s, llm, params);

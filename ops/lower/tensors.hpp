@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "ops/lower/parts.hpp"
@@ -29,5 +30,15 @@ inline std::int64_t copies_of(const Llm& llm, const Segment& segment) {
 void adafactor_by_tensor(Step& s, const Llm& llm, double params);
 void adam_8_bits_by_tensor(Step& s, const Llm& llm, double params);
 double muon_by_tensor(Step& s, const Llm& llm, double params);
+
+/// Parameters of the layers by shape. Rows that join others' are of the same number of columns, or of a bias.
+std::map<TensorShape, std::int64_t> tensors_of_all_layers(const Step& s, const Llm& llm);
+/// Those of the rank, which has so many parameters.
+std::map<TensorShape, std::int64_t> tensors_of_rank(const Step& s, const Llm& llm, double params);
+
+/// shared_update.cpp. Muon of matrices that ranks have shares of, of which this one has `params` elements in all; how many are
+/// left over. What each rank has updated of tensors that were dealt out, broadcast.
+double muon_by_share(Step& s, const Llm& llm, double params);
+void broadcast_tensors(Step& s, const Llm& llm, double params);
 
 }  // namespace plumbline::lowering

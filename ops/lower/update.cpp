@@ -10,8 +10,9 @@
 // ZeRO (arXiv 1910.02054; Megatron's distributed optimizer): from 1 on each replica updates its share, gradients are
 // reduce-scattered and weights all-gathered. From 2 on gradients are reduce-scattered behind each micro-batch.
 #include "ops/as_double.hpp"
-#include "ops/lower/parts.hpp"
+#include "ops/lower/tensors.hpp"
 #include "ops/memory/memory.hpp"
+#include "ops/memory/parts.hpp"
 
 namespace plumbline::lowering {
 namespace {
@@ -144,14 +145,16 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
   s.pass = Pass::update;
   s.open("optimizer", 1);
   s.graph.segments.back().once = true;
-  const double share = plan.zero == 0 ? params : held.share();
+  const bool dealt = eager && plan.zero == 1 && copies(plan) > 1;
+  const double share = plan.zero == 0 ? params : dealt ? dealt_share(llm, s.workload, params) : held.share();
+  const double summed = dealt ? params : share;  // of whose gradients this rank has sums
   if (!eager) {
     zero_gradients(s, plan.zero < 2 ? params : share);
     if (plan.zero < 2) reduce_gradients(s, held);
   }
-  unscale(s, llm, share);
+  unscale(s, llm, summed);
   if (s.workload.training.clips()) {
-    s.add("grad_norm"_node, Scan{ScanKind::norm_all, elements(share), s.workload.training.gradient});
+    s.add("grad_norm"_node, Scan{ScanKind::norm_all, elements(summed), s.workload.training.gradient});
   }
   const bool away = s.workload.training.offload == Offload::optimizer;
   const Bytes states = away ? optimizer_states(llm, s.workload, stage) : Bytes{};
@@ -163,6 +166,7 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
     updated.divided_by = held.divided_by();
   }
   optimizer(s, llm, updated);
+  if (dealt) broadcast_tensors(s, llm, params);
   if (away) s.copy_to_host("states_to_host"_node, states);
   if (plan.zero == 1 && !eager) gather(s, held, &ExchangeNames::weights);
   s.close();

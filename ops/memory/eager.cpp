@@ -19,6 +19,10 @@
 // their forward to their backward pass; of the layers too where they stay (2), else of one, the last at the loss. Under a
 // MixedPrecisionPolicy what is gathered and the gradients of products have the layers' type, shares the wider one.
 //
+// FSDP of the first kind has no buffers beside: while the host is in a layer forward, its unit and the root's are there, and
+// backward the next one's. A unit's gradients are there twice for a moment, by themselves and joined. ZeroRedundancyOptimizer
+// (1) is as DistributedDataParallel, with states of the tensors that a rank updates.
+//
 // Each was read off torch/csrc/autograd and torch/optim/adam.py of PyTorch 2.11.
 #include <algorithm>
 #include <vector>
@@ -84,13 +88,14 @@ Bytes layer_input(const Llm& llm, const Workload& w, const Types& types) {
 /// backward.
 constexpr double kHandles = 2;
 
-/// What stands all the time of a rank that keeps `shard` of the parameters.
-MemoryNeed standing_need(const Workload& w, const EagerRank& of, double in_matrices, Bytes all, Bytes shard) {
+/// What stands all the time of a rank that keeps `shard` of the parameters and updates `updated` of them.
+MemoryNeed standing_need(const Workload& w, const EagerRank& of, double in_matrices, Bytes shard, Bytes updated) {
+  const Bytes all = storage(w.training.gradient, of.params);
   MemoryNeed need;
   need.weights = shard;
-  need.optimizer = states_of(w.training, in_matrices) * shard;
+  need.optimizer = states_of(w.training, in_matrices) * updated;
   need.workspace = kHandles * of.workspace;
-  if (w.parallel.zero == 0 && w.parallel.data > 1) need.workspace += all;  // buckets
+  if (w.parallel.zero < 2 && w.parallel.data > 1) need.workspace += all;  // buckets
   return need;
 }
 
@@ -108,10 +113,10 @@ struct Peak {
 };
 
 /// During the update: its lists, Adafactor's estimate of the largest tensor, the square roots of what Muon leaves to lists.
-void see_update(Peak& peak, const Llm& llm, const Workload& w, Bytes shard, double in_matrices) {
+void see_update(Peak& peak, const Llm& llm, const Workload& w, Bytes shard, Bytes updated, double in_matrices) {
   const Optimizer optimizer = w.training.optimizer;
   const bool list = optimizer == Optimizer::adam || optimizer == Optimizer::adamw;
-  peak.at(Bytes{}, shard, list ? shard : Bytes{});
+  peak.at(Bytes{}, shard, list ? updated : Bytes{});
   if (optimizer == Optimizer::adafactor) {
     peak.at(Bytes{}, shard, storage(w.training.gradient, largest_tensor(llm) / d(w.parallel.tensor)));
   }
@@ -120,6 +125,10 @@ void see_update(Peak& peak, const Llm& llm, const Workload& w, Bytes shard, doub
 
 }  // namespace
 
+double dealt_share(const Llm& llm, const Workload& w, double params) {
+  return std::max(params / d(w.parallel.data), largest_tensor(llm) / d(w.parallel.tensor));
+}
+
 MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, const EagerRank& of) {
   const Bytes all = storage(w.training.gradient, of.params);
   const double logits = logits_of(llm, w, types), element = bits(types.base) / 8;
@@ -127,10 +136,12 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const DType gathers = w.training.made_gradient(types.base);
   const Bytes head_matrix = storage(gathers, head);
   const bool again = w.training.recompute == Recompute::full;
-  const double replicas = d(w.parallel.data), shards = w.parallel.zero == 0 ? 1 : replicas;
+  const double replicas = d(w.parallel.data), shards = w.parallel.zero < 2 ? 1 : replicas;
   const Bytes ends = (llm.tied_embeddings ? 1.0 : 2.0) * head_matrix, shard = all / shards;
   const double in_matrices = 1 - ends / all - expert_params(llm) / of.params;
-  Peak peak{standing_need(w, of, in_matrices, all, shard)};
+  const bool dealt = w.parallel.zero == 1 && w.parallel.data > 1, flat = w.training.flat_shards && shards > 1;
+  const Bytes updated = dealt ? storage(w.training.gradient, dealt_share(llm, w, of.params)) : shard;
+  Peak peak{standing_need(w, of, in_matrices, shard, updated)};
   const auto at = [&](Bytes activations, Bytes gradients) { peak.at(activations, gradients); };
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
   // autocast keeps its casts of what products read for the backward pass; an input embedding of its own is looked up as it is
@@ -141,7 +152,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   kept += again ? head_cast : all_casts;
 
   // of further micro-batches: gradients of those before, whole, as shares are summed behind the last
-  const Bytes before = of.accumulates ? all : Bytes{};
+  // (flat ones in the type that is gathered)
+  const Bytes before = !of.accumulates ? Bytes{} : flat ? storage(gathers, of.params) : all;
   // a cap on logits keeps what its tangent made (Gemma 2)
   if (llm.model_type == "gemma2") kept += element * logits * units::B;
   double layer = 0;
@@ -156,7 +168,7 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes forward_loss = (loss_bytes(llm, w, types.base) - element) * logits * units::B;
   // Casts of layers that are computed again stay until the forward pass is over, whose last rows are there as well.
   if (again && casts) at(kept - head_cast + all_casts + forward_loss + last_rows(llm, w), before);
-  if (w.parallel.zero == 2) at(kept + forward_loss + gathered + prefetched, before);
+  if (w.parallel.zero == 2 && !flat) at(kept + forward_loss + gathered + prefetched, before);
   at(kept + element * logits * units::B + gathered, before + head_matrix);
   Bytes of_layer = most_of_a_layer(llm, w, types) * units::B;
   const Bytes one_cast = storage(types.base, layer / d(w.parallel.tensor));
@@ -178,7 +190,13 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
       shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);
   const double of_tied = casts ? 1 : 2;
   at(whole, shard + (llm.tied_embeddings ? of_tied * head_matrix : Bytes{}));
-  see_update(peak, llm, w, shard, in_matrices);
+  if (flat) {  // the root's unit, all that no layer has: gathered, its gradients and what they are joined to
+    double in_layers = 0;
+    for (const int kind : llm.main().order) in_layers += llm.main().kinds[static_cast<std::size_t>(kind)].params;
+    const double root = of.params - in_layers / d(w.parallel.tensor);
+    at(storage(gathers, 2 * root) + storage(w.training.gradient, root), shard);
+  }
+  see_update(peak, llm, w, shard, updated, in_matrices);
   return peak.most;
 }
 

@@ -32,6 +32,10 @@ struct Beside {
 };
 std::vector<Beside> beside_layers(const Llm& llm, const Workload& workload, const Types& types);
 
+/// Elements that the rank with most updates where whole tensors are dealt out to replicas, the largest first, each to the one
+/// that has least by then (PyTorch's ZeroRedundancyOptimizer): so that all have as much, but where one tensor alone is more.
+double dealt_share(const Llm& llm, const Workload& workload, double params);
+
 /// What an eager framework holds where it holds most (eager.cpp). `params` elements, those of the head's matrix among them.
 struct EagerRank {
   double params = 0;

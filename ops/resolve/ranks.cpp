@@ -180,22 +180,24 @@ void check_schedule(const Llm& llm, const Workload& w, const std::string& place)
 }
 
 /// On shares of tensors (fully_shard's DTensor) PyTorch 2.11 itself refuses Adafactor, whose square of a norm would be
-/// taken in place on parts of it, and bitsandbytes' operator, which has no rule for shares. Muon runs there, on rows that
-/// its ranks hold (seen under a fake process group of four): of a matrix of no more rows than columns each of the five
-/// steps gathers the matrix twice, once turned, and the small square once, and each rank makes its rows of all three
-/// products; of a taller one each step sums the small square over the ranks, takes its square on every rank, sums again,
-/// and each rank makes its columns of the last product. DTensor's dispatch takes the host three to six times what whole
-/// matrices do; neither is on file. Replicas that are whole (DistributedDataParallel) update all of their parameters each.
+/// taken in place on parts of it, and bitsandbytes' operator, which has no rule for shares. Muon asks for matrices, which
+/// parts of a flat tensor are not, and takes each by itself. ZeroRedundancyOptimizer takes any class, of which those that go
+/// through lists are on file here. Replicas that are whole (DistributedDataParallel) update all of their parameters each.
 void refuse_optimizer(const Workload& w, const std::string& place) {
   const Optimizer o = w.training.optimizer;
   if (!w.training.eager || w.parallel.data == 1 || w.parallel.zero == 0) return;
   const std::string flag = place + ": optimizer: ";
-  if (o == Optimizer::muon) {
+  const bool by_tensor = o == Optimizer::muon || o == Optimizer::adafactor || o == Optimizer::adam8bit;
+  if (w.parallel.zero == 1 && by_tensor) {
     throw NotModelled(flag +
-                      "what eager PyTorch's Muon exchanges on shares of matrices is not on file; expected --zero 0");
+                      "of ZeroRedundancyOptimizer adam, adamw, adamw-fused, sgd and sgd-plain are on file; expected "
+                      "one of them, or --zero 0");
+  }
+  if (o == Optimizer::muon && w.training.flat_shards) {
+    throw NotModelled(flag + "PyTorch's Muon takes matrices, and shares of a flat tensor are none; expected --fsdp 2");
   }
   if (o == Optimizer::adafactor || o == Optimizer::adam8bit) {
-    throw NotModelled(flag + "PyTorch's fully_shard runs neither adafactor nor adam8bit; expected --zero 0");
+    throw NotModelled(flag + "PyTorch's shards run neither adafactor nor adam8bit; expected --zero 0");
   }
 }
 
@@ -240,8 +242,8 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
     throw NotModelled(place + ": ep " + std::to_string(p.expert) +
                       ": eager frameworks train all experts on each replica; expected 1, or --stack megatron");
   }
-  if (w.training.eager && p.zero == 1) {
-    throw NotModelled(place + ": zero 1: of an eager framework expected 0 (DistributedDataParallel), 2 or 3 (FSDP)");
+  if (w.training.flat_shards && !(w.training.eager && p.zero >= 2)) {
+    throw BadInput(place + ": fsdp 1: expected it of an eager framework (hf-sdpa, hf-eager) with zero 2 or 3");
   }
   const Recompute again = w.training.recompute;  // gradient checkpointing of an eager framework takes whole layers
   if (w.training.eager && (again == Recompute::products || again == Recompute::selective)) {
