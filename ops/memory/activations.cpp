@@ -29,8 +29,10 @@ struct View {
   /// Bytes of what experts' products keep of their inputs for the gradient of their weights: in fp8 the cast rows, which
   /// Transformer Engine keeps in their place (transformer_engine/pytorch/module/grouped_linear.py).
   double input_of_experts() const {
-    return w.phase == Phase::train && !eager() && types.experts.math == DType::fp8 ? 1 : element;
+    return w.phase == Phase::train && !eager() && types.experts.math == DType::fp8 ? 1 : of_experts();
   }
+  /// Of what is between experts' products: autocast leaves those in fp32 (data/launches/transformers-training.json).
+  double of_experts() const { return autocast() ? 4 : element; }
   bool autocast() const { return eager() && w.training.autocast(types.base); }
   /// Bytes of a normalized element that an eager RMSNorm keeps: of heads, and of the residual stream, which autocast leaves
   /// in fp32.
@@ -93,7 +95,9 @@ struct View {
 };
 
 /// Input, inputs and result of the activation (SwiGLU recomputes its product at `max`), mask of the output's dropout.
-double stored_dense(const FfnSpec& f, const View& v, double rows, double in, double width, double input_bytes) {
+/// `input_bytes` and `element`: of an element of its input, and of what else its products and its activation read.
+double stored_dense(const FfnSpec& f, const View& v, double rows, double in, double width, double input_bytes,
+                    double element) {
   const double gates = f.gated ? 2 : 1;
   double kept = gates * width;                                           // gate and up, or up
   const double read = f.gated && v.w.fusion == Fusion::max ? 0 : width;  // by the down projection
@@ -106,25 +110,25 @@ double stored_dense(const FfnSpec& f, const View& v, double rows, double in, dou
     wide = more.in_fp32 * width + as_wide;
     masks = more.masks * width;
   }
-  return rows * (input_bytes * (in + read) + v.element * kept + 4 * wide + masks);
+  return rows * (input_bytes * (in + read) + element * kept + 4 * wide + masks);
 }
 
 double stored_ffn(const FfnSpec& f, const View& v) {
   double bytes = v.dropout ? v.tokens * v.hidden : 0;
-  if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp(), v.element);
+  if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp(), v.element, v.element);
   const ExpertPlan plan = expert_plan(v.w, f);
   // rows that travelled are those of the rank's own tokens in number; tensor ranks of the same tokens have their experts'
   const double share = plan.fullest / (plan.exchanged ? v.tp() : d(plan.ranks));
   const double in = f.latent > 0 ? d(f.latent) : v.hidden * v.shards;  // gathered in front of them, or brought
   const double rows = share * v.tokens * d(f.topk);
-  bytes += stored_dense(f, v, rows, in, d(f.expert_width) / d(plan.width_split), v.input_of_experts());
+  bytes += stored_dense(f, v, rows, in, d(f.expert_width) / d(plan.width_split), v.input_of_experts(), v.of_experts());
   // experts' results, for the gradient of the routing weights; Megatron-Core weighs what the down projection reads
   // (weighted_bias_swiglu_impl in megatron/core/transformer/moe/experts.py)
-  if (v.eager() || v.w.fusion == Fusion::none) bytes += rows * v.element * in;
+  if (v.eager() || v.w.fusion == Fusion::none) bytes += rows * v.of_experts() * in;
   bytes += v.tokens * v.element * (v.hidden + d(f.experts));  // router input and scores
   const double beside = d(f.shared_width + f.width) / v.tp();
-  if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside, v.element);  // its input is the router's
-  if (v.eager() && f.shared_gate) bytes += v.tokens * v.element * v.hidden;     // their result, for the gate's gradient
+  if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside, v.element, v.element);  // its input is the router's
+  if (v.eager() && f.shared_gate) bytes += v.tokens * v.element * v.hidden;  // their result, for the gate's gradient
   return bytes;
 }
 

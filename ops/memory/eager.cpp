@@ -144,10 +144,11 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   Peak peak{standing_need(w, of, in_matrices, shard, updated)};
   const auto at = [&](Bytes activations, Bytes gradients) { peak.at(activations, gradients); };
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
-  // autocast keeps its casts of what products read for the backward pass; an input embedding of its own is looked up as it is
+  // autocast keeps its casts of what products read for the backward pass; an input embedding of its own is looked up as it is,
+  // and experts' products read their matrices as they are
   const bool casts = w.training.autocast(types.base);
   const double looked_up = llm.tied_embeddings ? 0 : llm.embedding_params;
-  const Bytes all_casts = casts ? storage(types.base, of.params - looked_up) : Bytes{};
+  const Bytes all_casts = casts ? storage(types.base, of.params - looked_up - expert_params(llm)) : Bytes{};
   const Bytes head_cast = casts ? storage(types.base, head) : Bytes{};
   kept += again ? head_cast : all_casts;
 
@@ -156,8 +157,11 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes before = !of.accumulates ? Bytes{} : flat ? storage(gathers, of.params) : all;
   // a cap on logits keeps what its tangent made (Gemma 2)
   if (llm.model_type == "gemma2") kept += element * logits * units::B;
-  double layer = 0;
-  for (const LayerSpec& l : llm.main().kinds) layer = std::max(layer, l.params);
+  double layer = 0, cast_layer = 0;
+  for (const LayerSpec& l : llm.main().kinds) {
+    layer = std::max(layer, l.params);
+    cast_layer = std::max(cast_layer, l.params - l.expert_params);
+  }
   const Bytes one_layer = storage(gathers, layer / d(w.parallel.tensor));
   const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? storage(gathers, of.params) : ends + one_layer;
   at(kept + loss_bytes(llm, w, types.base) * logits * units::B + gathered, before);
@@ -171,7 +175,7 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   if (w.parallel.zero == 2 && !flat) at(kept + forward_loss + gathered + prefetched, before);
   at(kept + element * logits * units::B + gathered, before + head_matrix);
   Bytes of_layer = most_of_a_layer(llm, w, types) * units::B;
-  const Bytes one_cast = storage(types.base, layer / d(w.parallel.tensor));
+  const Bytes one_cast = storage(types.base, cast_layer / d(w.parallel.tensor));
   if (casts) of_layer += one_cast;
   if (again) at(kept + of_layer + gathered + prefetched, before + head_matrix);
   // In a layer: of the last one, whose backward pass comes first, and of the first one, when all behind it have gradients in
