@@ -328,7 +328,9 @@ Waits waits_of(const HostAndGpu& step, bool waits_in_front) {
   const Done done = done_with_passes(step, waits_in_front);
   const Seconds late = done.host + step.update - (done.gpu + step.behind);
   const Seconds at_end = std::max(Seconds{}, late) + step.waits_in_loops();
-  return {done.gpu - sum(step.gpu), step.updates > 0 ? at_end : Seconds{}};
+  const Seconds gpu = sum(step.gpu), passes = done.gpu - gpu;
+  constexpr double kRounding = 1e-9;  // of sums in another order
+  return {passes > kRounding * gpu ? passes : Seconds{}, step.updates > 0 ? at_end : Seconds{}};
 }
 
 /// An eager framework cannot issue faster than the host: GPU time or launches x host cost, whichever is longer; in training

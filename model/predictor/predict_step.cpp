@@ -65,11 +65,11 @@ bool follows_its_input(const StepPrediction& out, std::size_t i, const Rates& m)
 
 /// What L2 still holds of what a node reads, of the step's nodes the first `i` being priced.
 ///
-/// Of a launch that only streams, where a step trains: its predecessor's result, as a share of what it reads. Results are kept
-/// there, so that what is written are new lines. Between a line's being written and being read half of what both launches move
-/// passes through in the mean; L2 replaces lines wherever they are, so that of more than it holds a part is left. (An
-/// addition of two operands of 4.2 MB takes 2.4 us with both in L2, 3.5 where a product has just written one, 4.1 with
-/// neither, and 3.4 to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of
+/// Of a framework's launch that only streams, where a step trains: its predecessor's result, as a share of what it reads.
+/// Results are kept there, so that what is written are new lines. Between a line's being written and being read half of what
+/// both launches move passes through in the mean; L2 replaces lines wherever they are, so that of more than it holds a part is
+/// left. (An addition of two operands of 4.2 MB takes 2.4 us with both in L2, 3.5 where a product has just written one, 4.1
+/// with neither, and 3.4 to 3.8 in steps; data/measurements/h200/pytorch/in_steps.jsonl.gz and the launches of
 /// ../pytorch_training.)
 ///
 /// Of others all or nothing. Without training memory is used again while L2 still holds it, and kernels with scalars of
@@ -79,7 +79,10 @@ bool follows_its_input(const StepPrediction& out, std::size_t i, const Rates& m)
 Held held_of_input(const StepPrediction& out, std::size_t i, bool trains, const Rates& m) {
   if (!follows_its_input(out, i, m)) return {};
   const Node& node = out.graph.nodes[i];
-  if (!(trains && node.launch && only_streams(node.op))) {
+  // of an eager framework's layers what is not rewritten is a launch as it stands
+  const bool layers = out.graph.segments[static_cast<std::size_t>(node.segment)].layers && node.pass == Pass::forward;
+  const bool launch = node.launch || (out.graph.exposed_apart && layers && std::holds_alternative<Rowwise>(node.op));
+  if (!(trains && launch && only_streams(node.op))) {
     return out.nodes[i - 1].op.dram_bytes() <= m.l2_capacity ? Held{Warmth::streams} : Held{};
   }
   const Work own = work(node.op), before = work(out.graph.nodes[i - 1].op);
