@@ -156,7 +156,8 @@ double stored_views(const LayerSpec& l, const View& v) {
   return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0));
 }
 
-/// Queries and keys of a product in fp32 are twice as wide (GPT-J, GPT-Neo). Attention that PyTorch takes apart in fp32 (_scaled_dot_product_attention_math) keeps probabilities, and what its two
+/// Queries and keys of a product in fp32 are twice as wide (GPT-J, GPT-Neo).
+/// Attention that PyTorch takes apart in fp32 (_scaled_dot_product_attention_math) keeps probabilities, and what its two
 /// products read: scaled queries, and keys and values copied for each query head.
 double stored_scores(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
