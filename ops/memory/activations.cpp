@@ -36,7 +36,7 @@ struct View {
   bool autocast() const { return eager() && w.training.autocast(types.base); }
   /// Bytes of a normalized element that an eager RMSNorm keeps: of heads, and of the residual stream, which autocast leaves
   /// in fp32.
-  double normalized() const { return source.wide_norms ? 4 : element; }
+  double normalized() const { return source.wide_norms || (source.norms_turned && autocast()) ? 4 : element; }
   double normalized_stream() const { return autocast() ? 4 : normalized(); }
   bool flash() const {
     const bool fused = w.fusion != Fusion::none || w.fused_attention;
@@ -156,12 +156,16 @@ double stored_views(const LayerSpec& l, const View& v) {
   return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0));
 }
 
+/// Queries and keys of a product in fp32 are twice as wide (GPT-J, GPT-Neo).
 /// Attention that PyTorch takes apart in fp32 (_scaled_dot_product_attention_math) keeps probabilities, and what its two
 /// products read: scaled queries, and keys and values copied for each query head.
 double stored_scores(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
-  if (!v.eager() || !v.flash() || !v.source.broadcasts_keys || attention == nullptr || attention->kv_heads > 1)
-    return 0;
+  if (!v.eager() || attention == nullptr) return 0;
+  if (v.source.wide_scores && !v.flash() && !v.autocast()) {  // which casts both back for the product
+    return (4 - v.element) * v.tokens / v.tp() * d((attention->q_heads + attention->kv_heads) * attention->qk_dim);
+  }
+  if (!v.flash() || !v.source.broadcasts_keys || attention->kv_heads > 1) return 0;
   const double fp32 = 4, heads = d(attention->q_heads) / v.tp();
   return fp32 * v.tokens * heads * (v.kv_len + 2 * d(attention->qk_dim) + d(attention->v_dim));
 }
@@ -407,7 +411,7 @@ double waiting_gradient(const View& v) { return v.tokens * v.hidden * (v.autocas
 Beside beside_scores(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
   if (attention == nullptr) return {};
-  const bool fp32 = v.writes_scores_in_fp32() || stored_scores(l, v) > 0;
+  const bool fp32 = v.writes_scores_in_fp32() || (v.flash() && stored_scores(l, v) > 0);
   if (v.no_scores() && !fp32) return {};
   const double wide = fp32 || !v.source.narrow_softmax ? 4 : v.element, heads = d(attention->q_heads) / v.tp();
   const double dropped = v.dropout && !v.source.keeps_all_scores ? 1 + (fp32 ? 4 : v.element) : 0;

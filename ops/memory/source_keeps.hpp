@@ -31,6 +31,8 @@ struct SourceKeeps {
   bool norms_behind = false;        ///< all norms of a layer stand behind its products
   bool biases_each_layer = false;   ///< and each layer has a bias of its own (UMT5)
   bool norms_stream = false;        ///< an RMSNorm multiplies the row that it read, not its cast (T5LayerNorm)
+  bool wide_scores = false;         ///< written out, its scores are a product of queries and keys in fp32
+  bool norms_turned = false;        ///< norms of heads stand behind the rotation, which autocast leaves in fp32
   bool narrow_softmax = false;      ///< scores are not cast to fp32
   bool caps_scores = false;         ///< attention that is written out keeps what its tangent made (Gemma 2)
   bool keeps_all_scores = false;  ///< published configs drop nothing from the scores, though they drop elsewhere (OPT)
