@@ -119,7 +119,7 @@ class Exchanges {
     s_.pass = forward ? Pass::forward : Pass::backward;
     open(u, false);
     const double share = u.params / d(copies(s_.workload.parallel));
-    if (shared_ != whole_) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
+    if (casts()) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
     copy_cold(forward ? "forward_copy_in"_node : "backward_copy_in"_node, share, whole_, whole_);
     exchange(forward ? "forward_all_gather"_node : "backward_all_gather"_node, CollectiveKind::all_gather,
              forward ? NodeRole::beside_forward : NodeRole::beside_backward, u,
@@ -133,7 +133,7 @@ class Exchanges {
     s_.pass = forward ? Pass::forward : Pass::backward;
     open(u, false);
     const double share = u.params / d(copies(s_.workload.parallel));
-    if (shared_ != whole_) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
+    if (casts()) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
     exchange(forward ? "forward_all_gather"_node : "backward_all_gather"_node, CollectiveKind::all_gather,
              forward ? NodeRole::beside_forward : NodeRole::beside_backward, u,
              forward ? u.ends_hide : u.backward_hides, whole_);
@@ -146,7 +146,7 @@ class Exchanges {
     copy_cold("grad_join"_node, u.params, whole_, whole_);
     s_.close();
     open(u, true);
-    if (shared_ != whole_) copy("grad_cast"_node, u.params, whole_, shared_);
+    if (casts()) copy("grad_cast"_node, u.params, whole_, shared_);
     const auto [before, behind] = divisors(copies(s_.workload.parallel));
     if (before > 1) copy("grad_divide"_node, u.params, shared_, shared_);
     exchange("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, NodeRole::beside_backward, u, u.ends_hide,
@@ -170,6 +170,8 @@ class Exchanges {
     s_.graph.segments.back().once = once;
     s_.graph.segments.back().layers = u.of_layers;
   }
+
+  bool casts() const { return bits(shared_) > bits(whole_); }
 
   /// Of what L2 holds no more (14 MB that were gathered are copied out in 7.5 us and gradients of as much in 9, both at DRAM's
   /// rate: bert-base-uncased in two.fourth of data/measurements/h200/pytorch_training).

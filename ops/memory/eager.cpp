@@ -123,6 +123,27 @@ void see_update(Peak& peak, const Llm& llm, const Workload& w, Bytes shard, Byte
   if (optimizer == Optimizer::muon) peak.at(Bytes{}, shard, (1 - in_matrices) * shard);
 }
 
+/// Of a root unit that is one tensor, of all that no layer has: gathered, its gradients and what they are joined to.
+Bytes flat_root(const Llm& llm, const Workload& w, const EagerRank& of, DType gathers) {
+  double in_layers = 0;
+  for (const int kind : llm.main().order) in_layers += llm.main().kinds[static_cast<std::size_t>(kind)].params;
+  const double root = of.params - in_layers / d(w.parallel.tensor);
+  return storage(gathers, 2 * root) + storage(w.training.gradient, root);
+}
+
+/// Parameters of the layer that has most, with its experts (1) or without them (0).
+double largest_layer(const Llm& llm, double experts) {
+  double most = 0;
+  for (const LayerSpec& l : llm.main().kinds) most = std::max(most, l.params - (1 - experts) * l.expert_params);
+  return most;
+}
+
+/// Of whose parameters a rank makes the update, which keeps `shard` of them.
+Bytes updated_of(const Llm& llm, const Workload& w, const EagerRank& of, Bytes shard) {
+  const bool dealt = w.parallel.zero == 1 && w.parallel.data > 1;
+  return dealt ? storage(w.training.gradient, dealt_share(llm, w, of.params)) : shard;
+}
+
 }  // namespace
 
 double dealt_share(const Llm& llm, const Workload& w, double params) {
@@ -139,8 +160,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const double replicas = d(w.parallel.data), shards = w.parallel.zero < 2 ? 1 : replicas;
   const Bytes ends = (llm.tied_embeddings ? 1.0 : 2.0) * head_matrix, shard = all / shards;
   const double in_matrices = 1 - ends / all - expert_params(llm) / of.params;
-  const bool dealt = w.parallel.zero == 1 && w.parallel.data > 1, flat = w.training.flat_shards && shards > 1;
-  const Bytes updated = dealt ? storage(w.training.gradient, dealt_share(llm, w, of.params)) : shard;
+  const bool flat = w.training.flat_shards && shards > 1;
+  const Bytes updated = updated_of(llm, w, of, shard);
   Peak peak{standing_need(w, of, in_matrices, shard, updated)};
   const auto at = [&](Bytes activations, Bytes gradients) { peak.at(activations, gradients); };
   Bytes kept = stored_activations(llm, w, types, {0, 1, 1});
@@ -151,17 +172,10 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes all_casts = casts ? storage(types.base, of.params - looked_up - expert_params(llm)) : Bytes{};
   const Bytes head_cast = casts ? storage(types.base, head) : Bytes{};
   kept += again ? head_cast : all_casts;
-
-  // of further micro-batches: gradients of those before, whole, as shares are summed behind the last
-  // (flat ones in the type that is gathered)
+  // of further micro-batches: gradients of those before, whole, as shares are summed behind the last (flat ones as gathered)
   const Bytes before = !of.accumulates ? Bytes{} : flat ? storage(gathers, of.params) : all;
-  // a cap on logits keeps what its tangent made (Gemma 2)
-  if (llm.model_type == "gemma2") kept += element * logits * units::B;
-  double layer = 0, cast_layer = 0;
-  for (const LayerSpec& l : llm.main().kinds) {
-    layer = std::max(layer, l.params);
-    cast_layer = std::max(cast_layer, l.params - l.expert_params);
-  }
+  if (llm.model_type == "gemma2") kept += element * logits * units::B;  // what the tangent of its logits' cap made
+  const double layer = largest_layer(llm, 1), cast_layer = largest_layer(llm, 0);
   const Bytes one_layer = storage(gathers, layer / d(w.parallel.tensor));
   const Bytes gathered = shards == 1 ? Bytes{} : w.parallel.zero == 2 ? storage(gathers, of.params) : ends + one_layer;
   at(kept + loss_bytes(llm, w, types.base) * logits * units::B + gathered, before);
@@ -192,14 +206,8 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =
       shards == 1 ? Bytes{} : ends + storage(w.training.gradient, (llm.tied_embeddings ? 1.0 : 2.0) * head);
-  const double of_tied = casts ? 1 : 2;
-  at(whole, shard + (llm.tied_embeddings ? of_tied * head_matrix : Bytes{}));
-  if (flat) {  // the root's unit, all that no layer has: gathered, its gradients and what they are joined to
-    double in_layers = 0;
-    for (const int kind : llm.main().order) in_layers += llm.main().kinds[static_cast<std::size_t>(kind)].params;
-    const double root = of.params - in_layers / d(w.parallel.tensor);
-    at(storage(gathers, 2 * root) + storage(w.training.gradient, root), shard);
-  }
+  at(whole, shard + (llm.tied_embeddings ? (casts ? 1.0 : 2.0) * head_matrix : Bytes{}));
+  if (flat) at(flat_root(llm, w, of, gathers), shard);
   see_update(peak, llm, w, shard, updated, in_matrices);
   return peak.most;
 }
