@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Times each launch of scaled_dot_product_attention, forward and backward, at drawn sizes, kernel by kernel with its grid.
 
-    tools/trace_attention_drawn.py draw --seed N --out POINTS.csv [--sweep]
+    tools/trace_attention_drawn.py draw --seed N --out POINTS.csv [--sweep] [--wide]
     tools/trace_attention_drawn.py trace --points POINTS.csv --out FILE.jsonl [--seconds S] [--device cpu]
 
 `draw` writes B, Hq, Hkv, D, S, causal, type, by (cudnn, flash, efficient), in the order in which they are to be run; `--sweep`
-puts grids of heads x sequences that do not fill the SMs before what is drawn. `trace` writes a line a point: kernels of both
-passes, each [name, grid, block, shared memory, launches a call, median, least, largest in microseconds] of three calls
-after one. Before each pass 256 MiB are read, so that L2 holds none of its operands and nothing waits to be written back. Operands
-lie as projections leave them, [B, S, H, D].
+puts grids of heads x sequences that do not fill the SMs before what is drawn, `--wide` draws more widths and types of the
+memory-efficient kernels, and adds `bias`: 0 none, 1 a matrix for each head and sequence added to the scores, 2 one for all.
+`trace` writes a line a point: kernels of both passes, each [name, grid, block, shared memory, launches a call, median, least,
+largest in microseconds] of three calls after one, and the registers of a thread by kernel. Before each pass 256 MiB are read,
+so that L2 holds none of its operands and nothing waits to be written back. Operands lie as projections leave them, [B, S, H, D].
 """
 import argparse
 import csv
@@ -21,7 +22,7 @@ import subprocess
 import tempfile
 import time
 
-COLUMNS = ("B", "Hq", "Hkv", "D", "S", "causal", "type", "by")
+COLUMNS = ("B", "Hq", "Hkv", "D", "S", "causal", "type", "by", "bias")
 CALLS, CHUNK = 3, 20
 
 
@@ -48,11 +49,30 @@ def drawn(rng, by, count):
         yield batch, heads, heads // rng.choice(groups), rng.choice(widths), tokens, int(rng.random() < 0.6), kind, by
 
 
+def drawn_wide(rng, by, count):
+    """Even over widths; no point takes more than some ten milliseconds."""
+    widths = (32, 64, 64, 80, 96, 128, 128, 192, 256) if by == "efficient" else (32, 64, 96, 128, 192, 256)
+    found = 0
+    while found < count:
+        heads = rng.choice((4, 5, 8, 12, 16, 20, 32, 40, 64))
+        tokens = rng.choice((512, 768, 1024, 1500, 2048, 3000, 4096, 8192))
+        groups = [g for g in (1, 1, 1, 2, 4, 8, heads) if heads % g == 0] if by == "flash" else [1]
+        batch, width = rng.choice((1, 1, 2, 3, 4, 8)), rng.choice(widths)
+        if batch * heads * tokens * tokens * width > (3e10 if by == "efficient" else 1e11):
+            continue
+        found += 1
+        kind = rng.choice(("bf16", "fp16", "fp32")) if by == "efficient" else "bf16"
+        bias = rng.choice((0, 0, 0, 1, 2)) if by == "efficient" and batch * heads * tokens * tokens < 1e9 else 0
+        causal = 0 if bias else int(rng.random() < 0.5)
+        yield batch, heads, heads // rng.choice(groups), width, tokens, causal, kind, by, bias
+
+
 def draw(args):
     rng = random.Random(args.seed)
-    points = list(swept()) if args.sweep else []
-    points += list(drawn(rng, "cudnn", args.cudnn)) + list(drawn(rng, "flash", args.flash))
-    points += list(drawn(rng, "efficient", args.efficient))
+    points = [(*p, 0) for p in swept()] if args.sweep else []
+    for by in ("cudnn", "flash", "efficient"):
+        count = getattr(args, by)
+        points += list(drawn_wide(rng, by, count)) if args.wide else [(*p, 0) for p in drawn(rng, by, count)]
     points = list(dict.fromkeys(points))
     rng.shuffle(points)
     with open(args.out, "w", newline="", encoding="ascii") as f:
@@ -69,18 +89,23 @@ def prepare(point, device):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     backend = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
                "efficient": SDPBackend.EFFICIENT_ATTENTION}[point["by"]] if device == "cuda" else SDPBackend.MATH
-    dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[point["type"]]
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[point["type"]]
     batch, tokens, width = point["B"], point["S"], point["D"]
 
     def operand(heads):
         return torch.randn(batch, tokens, heads, width, device=device, dtype=dtype).transpose(1, 2)
     query, key, value = (operand(point[h]).requires_grad_() for h in ("Hq", "Hkv", "Hkv"))
-    upstream = operand(point["Hq"])
+    upstream, bias = operand(point["Hq"]), point.get("bias", 0)
+    added = None
+    if bias:
+        own = (batch, point["Hq"]) if bias == 1 else (1, 1)
+        added = torch.randn(*own, tokens, tokens, device=device, dtype=dtype)
 
     def once(flush):
         flush.max()
         with sdpa_kernel([backend]):
-            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=bool(point["causal"]),
+            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=added,
+                                                            is_causal=bool(point["causal"]),
                                                             enable_gqa=point["Hq"] != point["Hkv"])
         flush.max()
         torch.autograd.grad(mixed, (query, key, value), upstream)
@@ -95,8 +120,16 @@ def kernels_of(profile):
         events = json.load(f)["traceEvents"]
     os.unlink(path)
     found = [e for e in events if e.get("cat") in ("kernel", "gpu_memset", "gpu_memcpy")]
-    return [(e["name"], e["args"].get("grid"), e["args"].get("block"), e["args"].get("shared memory"), e["dur"])
-            for e in sorted(found, key=lambda e: e["ts"])]
+    return [(e["name"], e["args"].get("grid"), e["args"].get("block"), e["args"].get("shared memory"), e["dur"],
+             e["args"].get("registers per thread")) for e in sorted(found, key=lambda e: e["ts"])]
+
+
+def short_name(name):
+    return re.sub(r"\(.*", "", name.replace("(anonymous namespace)", ""))[:160]
+
+
+def registers_of(passes):
+    return {short_name(kernel[0]): kernel[5] for one in passes for kernel in one if kernel[5]}
 
 
 def is_read(name):
@@ -120,9 +153,8 @@ def summed(calls):
     """By kernel and grid: launches a call, median, least and largest duration."""
     found = {}
     for call in calls:
-        for name, grid, block, shared, us in call:
-            short = re.sub(r"\(.*", "", name.replace("(anonymous namespace)", ""))[:160]
-            found.setdefault((short, str(grid)), [grid, block, shared, []])[3].append(us)
+        for name, grid, block, shared, us, _ in call:
+            found.setdefault((short_name(name), str(grid)), [grid, block, shared, []])[3].append(us)
     return [[name, grid, block, shared, len(us) / len(calls), round(statistics.median(us), 3), round(min(us), 3),
              round(max(us), 3)] for (name, _), (grid, block, shared, us) in found.items()]
 
@@ -131,7 +163,7 @@ def trace(args):
     import torch
     began = time.perf_counter()
     with open(args.points, encoding="ascii") as f:
-        points = [{k: v if k in ("type", "by") else int(v) for k, v in row.items()} for row in csv.DictReader(f)]
+        points = [{k: v if k in ("type", "by") else int(v or 0) for k, v in row.items()} for row in csv.DictReader(f)]
     torch.manual_seed(7)
     flush = torch.ones(1 << 28, dtype=torch.int8, device=args.device)
     machine = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "gpu": args.device}
@@ -171,7 +203,8 @@ def trace_chunk(points, flush, out):
         return
     for i, (point, _) in enumerate(ready):
         mine = passes[2 * CALLS * i:2 * CALLS * (i + 1)]
-        out.write(json.dumps({**point, "forward": summed(mine[0::2]), "backward": summed(mine[1::2])}) + "\n")
+        out.write(json.dumps({**point, "forward": summed(mine[0::2]), "backward": summed(mine[1::2]),
+                              "registers": registers_of(mine)}) + "\n")
 
 
 def main():
@@ -181,6 +214,7 @@ def main():
     drawing.add_argument("--seed", type=int, required=True)
     drawing.add_argument("--out", required=True)
     drawing.add_argument("--sweep", action="store_true")
+    drawing.add_argument("--wide", action="store_true")
     drawing.add_argument("--cudnn", type=int, default=200)
     drawing.add_argument("--flash", type=int, default=70)
     drawing.add_argument("--efficient", type=int, default=50)

@@ -138,6 +138,8 @@ constexpr std::array kFamilies{
     "flash_prefill_mma_paged"sv,
     "flash_prefill_mma_small"sv,
     "flash_prefill_paged"sv,
+    "flash_second"sv,
+    "flash_second_backward"sv,
     "flash_transpose"sv,
     "gemm"sv,
     "gemm_block"sv,

@@ -145,7 +145,7 @@ struct Rates {
   Seconds kernel_change;
 
   /// Scalars of kernel families, by number: each provider of a stack knows where its own begin.
-  static constexpr std::size_t kMostFamilies = 108;
+  static constexpr std::size_t kMostFamilies = 128;
   std::array<FamilyScalars, kMostFamilies> families;
   /// Instructions and waits of row-wise kernels whose code was counted (ops/plan/kernel_counts.hpp); null where the
   /// stack has none. Whoever makes the rates keeps them.

@@ -13,8 +13,9 @@ const Provider& trtllm_provider();
 const Provider& trtllm_plain_provider();  // trtllm
 const Provider& trtllm_gen_provider();    // trtllm
 const Provider& flash_attention_provider();
-const Provider& flash_attention_3_provider();  // flash_attention
-const Provider& flash_attention_2_provider();  // flash_attention
+const Provider& flash_attention_3_provider();        // flash_attention
+const Provider& flash_attention_3_named_provider();  // flash_attention
+const Provider& flash_attention_2_provider();        // flash_attention
 const Provider& flash_attention_contiguous_provider();
 const Provider& flash_attention_1_provider();  // flash_attention
 const Provider& flashinfer_provider();
@@ -51,6 +52,7 @@ std::span<const Provider* const> providers() {
       &trtllm_gen_provider(),       //
       &flash_attention_provider(),  //
       &flash_attention_3_provider(),
+      &flash_attention_3_named_provider(),
       &flash_attention_2_provider(),
       &flash_attention_contiguous_provider(),
       &flash_attention_1_provider(),

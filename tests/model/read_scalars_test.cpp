@@ -193,7 +193,7 @@ TEST(Families, BeyondTheRoomForThemAreRefused) {
     Read read(stack);
     FAIL() << "took more";
   } catch (const BadInput& error) {
-    EXPECT_STREQ(error.what(), "stack mine: more than 108 kernel families");
+    EXPECT_STREQ(error.what(), "stack mine: more than 128 kernel families");
   }
 }
 

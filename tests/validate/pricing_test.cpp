@@ -94,6 +94,11 @@ TEST(AttentionOf, SglangsRowsTakeItsOwnStacks) {
   for (const char* gpu : {"h200_sxm", "l40s", "b200_sxm", "a100_sxm"}) {
     EXPECT_EQ(name("attention_prefill", prompt, gpu, ""), "sglang") << gpu;
   }
+  for (const char* gpu : {"l40s", "a100_sxm", "h200_sxm"}) {
+    const StackChoice of =
+        stack_of(usual_stack(KernelSet::library), row("attention_prefill", prompt, gpu, "sglang-0.5.14"), gpu);
+    EXPECT_EQ(of.attention, std::string(gpu) == "h200_sxm" ? "" : "flash_attention_3_named") << gpu;
+  }
   EXPECT_EQ(name("attention_prefill", prompt, "rtx_pro_6000_server", ""), "sglang-triton");
   EXPECT_EQ(name("attention_decode", "B=1;Hq=8;Hkv=8;D=128;S=512", "rtx_5090", ""), "sglang-triton");
   EXPECT_EQ(name("attention_prefill", prompt, "rtx_pro_6000_server", "flashinfer"), "sglang") << "which the row names";

@@ -126,6 +126,14 @@ bool by_triton(const Measurement& row, const std::string& gpu) {
   return sm.matrix_unit == MatrixUnit::tcgen05 && width == kWithoutKernel;
 }
 
+/// SGLang's published rows are of FlashAttention-3 on 8.x too, where a server by itself takes FlashInfer.
+bool by_third_on_mma(const Measurement& row, const std::string& gpu) {
+  if (!row.kernel.empty() && row.kernel != "flash_attention") return false;
+  if (gpu.empty() || looks_like_path(gpu)) return false;
+  const StreamingMultiprocessor sm = load_gpu(gpu).sm;
+  return sm.matrix_unit == MatrixUnit::mma_sync && sm.async_copy == AsyncCopy::cp_async;
+}
+
 /// Operators that SGLang runs by other kernels than TensorRT-LLM does.
 bool is_servers_own(const Op& op) {
   return std::holds_alternative<AttentionPrefill>(op) || std::holds_alternative<AttentionDecode>(op) ||
@@ -139,6 +147,7 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
   if (row.origin.stack.rfind("sglang", 0) == 0 && choice.name == "trt-llm" && is_servers_own(row.what.op)) {
     const bool attention = op_name(row.what.op) == "attention_prefill" || op_name(row.what.op) == "attention_decode";
     choice.name = attention && by_triton(row, gpu) ? "sglang-triton" : "sglang";
+    if (attention && by_third_on_mma(row, gpu)) choice.attention = "flash_attention_3_named";
     return choice;
   }
   // scaled_dot_product_attention picks cuDNN's attention on Hopper where nothing else is asked for (PyTorch 2.11,
@@ -146,6 +155,9 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
   const bool sdpa = row.origin.stack.rfind("torch", 0) == 0 && row.kernel == "sdpa";
   if ((sdpa || row.origin.stack.rfind("pytorch", 0) == 0) && choice.name == "trt-llm") {
     choice.name = "hf-sdpa";
+    // rows that were told another of its kernels; torchtitan's attention is PyTorch's FlashAttention-2
+    const bool step = std::holds_alternative<AttentionDecode>(row.what.op);
+    if (row.kernel == "flash" && !step) choice.name = "torchtitan";
     return choice;
   }
   if (row.origin.stack == "vidur" && std::holds_alternative<Gemm>(row.what.op) && choice.name == "trt-llm") {

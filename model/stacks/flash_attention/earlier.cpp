@@ -2,9 +2,9 @@
 // the second, whose kernels are mma.sync's on any card (PyTorch's scaled_dot_product_attention), and the first.
 #include <array>
 
-#include "model/stacks/flash_attention/plan_attention.hpp"
 #include "model/stacks/flash_attention/plan_backward.hpp"
 #include "model/stacks/flash_attention/plan_first.hpp"
+#include "model/stacks/flash_attention/second.hpp"
 #include "model/stacks/provider.hpp"
 
 namespace plumbline {
@@ -13,25 +13,23 @@ namespace {
 constexpr auto kSecondClasses = std::to_array<BandClass>({{Variant::usual, "flash_prefill", false}});
 constexpr auto kEarlierBackward = std::to_array<BandClass>({{Variant::usual, "flash_backward", false}});
 
-/// In the order of flash_attention::Family as far as the planner of prefill reads them.
-enum Second : std::size_t { kSecondForward, kSecondBackward, kSecondStreams };
-constexpr std::array<FamilyDeclaration, 3> kSecondDeclared{{{.name = "flash_prefill_mma",
+enum Second : std::size_t { kSecondForward, kSecondBackward, kSecondStreams, kSecondMerge };
+constexpr std::array<FamilyDeclaration, 4> kSecondDeclared{{{.name = "flash_second",
                                                              .op = "attention_prefill",
                                                              .required = false,
-                                                             .stand_in = "library.flash_prefill",
-                                                             .stand_in_inherits = true,
+                                                             .stand_in = "library.flash_prefill_mma",
                                                              .carry = {.fixed_in_cycles = true},
                                                              .kind = "attention",
                                                              .classes = kSecondClasses},
-                                                            {.name = "flash_backward_mma",
+                                                            {.name = "flash_second_backward",
                                                              .op = "attention_backward",
                                                              .required = false,
-                                                             .stand_in = "library.flash_prefill_mma",
-                                                             .stand_in_inherits = true,
+                                                             .stand_in = "library.flash_second",
                                                              .carry = {.fixed_in_cycles = true},
                                                              .kind = "attention",
                                                              .classes = kEarlierBackward},
-                                                            {.name = "flash_append", .op = "attention_backward"}}};
+                                                            {.name = "flash_append", .op = "attention_backward"},
+                                                            {.name = "combine", .op = "attention_prefill"}}};
 
 enum First : std::size_t { kFirst, kFirstStreams };
 constexpr std::array<FamilyDeclaration, 2> kFirstDeclared{{{.name = "flash_first",
@@ -56,11 +54,8 @@ class SecondFlashAttention final : public Provider {
   bool plan(const Question& q, Answer& out) const override {
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
-      PrefillCut cut;
-      cut.family = kSecondForward;
-      cut.mma_sync = true;
-      answer_attention(plan_flash_prefill(*prefill, false, q.rates, q.families, cut), "attention",
-                       attention_variant(q.op), q, out);
+      answer_attention(plan_second_prefill(*prefill, q.rates, q.families[kSecondForward], q.families[kSecondMerge]),
+                       "attention", attention_variant(q.op), q, out);
       return true;
     }
     if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {

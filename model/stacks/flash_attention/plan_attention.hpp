@@ -30,6 +30,7 @@ enum Family : std::size_t {
   kTranspose,
   kCopy,
   kMergeMma,
+  kSecondSteps,
   kAllFamilies
 };
 }  // namespace flash_attention

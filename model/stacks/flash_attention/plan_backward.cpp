@@ -15,6 +15,7 @@
 #include "model/stacks/common/plan_attention.hpp"
 #include "model/stacks/common/plan_stream.hpp"
 #include "model/stacks/common/warm.hpp"
+#include "model/stacks/flash_attention/second_backward.hpp"
 
 namespace plumbline {
 namespace {
@@ -24,6 +25,7 @@ namespace {
 struct Tile {
   double width = 0, queries = 0, keys = 0;
   double groups = 8, scores_rows = 4, keys_rows = 4, queries_rows = 4;
+  bool holds_values = false;  ///< in registers
 };
 
 constexpr Tile kFa2[] = {{64, 128, 128, 8, 4, 4, 4},
@@ -42,6 +44,13 @@ constexpr Tile kFa3[] = {{64, 128, 128, 2, 2, 2, 2},
 constexpr Tile kCudnn[] = {{64, 64, 128, 2, 1, 2, 1}, {128, 64, 128, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
 
 bool runs_fa3(const Rates& m, bool mma_sync) { return !mma_sync && m.path.kind != TensorPath::Kind::mma_sync; }
+
+Tile second_tile_of(const AttentionBackward& s, const Rates& m) {
+  const double width = std::min(256.0, flash_attention::second_width(std::max(s.qk_dim, s.v_dim)));
+  const flash_attention::SecondBackwardTile t = flash_attention::second_backward_tile(width, m);
+  return {width,         t.queries,   t.keys,         flash_attention::kSecondBackwardWarps,
+          t.scores_rows, t.keys_rows, t.queries_rows, t.holds_values};
+}
 
 /// Wider heads than any that is compiled take the widest one's tile.
 Tile tile_of(const AttentionBackward& s, bool fa3, bool cudnn) {
@@ -74,7 +83,7 @@ void step_demand(Demand& d, const Tile& t, double qk, double v, const AttentionB
   d.fp32_clk = scores * kOps / (sm.fp32_flop_per_clk / 2);
   d.issue_clk = scores * (kOps + 1) / static_cast<double>(sm.warp_size) / sm.issue_per_clk;
   const double read = operand_elements(t.queries, t.keys, qk, t.groups, t.scores_rows) +
-                      operand_elements(t.queries, t.keys, v, t.groups, t.scores_rows) +
+                      operand_elements(t.queries, t.holds_values ? 0 : t.keys, v, t.groups, t.scores_rows) +
                       operand_elements(t.keys, v, t.queries, t.groups, t.keys_rows) +
                       operand_elements(t.keys, qk, t.queries, t.groups, t.keys_rows) +
                       operand_elements(t.queries, qk, t.keys, t.groups, t.queries_rows);
@@ -150,8 +159,8 @@ std::vector<double> tiles_of_blocks(const Tile& t, const AttentionBackward& s) {
 /// cuDNN's launch has as many CTAs as there are SMs, each of which takes the next block of keys of a head when it has done with
 /// one: by its grids, and by 51 recorded launches with a causal mask, of which in no other order and no dealing in turn are as few
 /// off (H200, cuDNN 9.19: data/measurements/h200/pytorch/attention_drawn.jsonl).
-void deal(Demand& d, const Tile& t, const AttentionBackward& s, double block_once_clk, const Rates& m) {
-  const double step_clk = step_alone_clk(d);
+void deal(Demand& d, const Tile& t, const AttentionBackward& s, double step_clk, double block_once_clk,
+          const Rates& m) {
   const double heads = static_cast<double>(s.batch * s.q_heads);
   const DealtInOrder dealt = deal_in_order(heads, tiles_of_blocks(t, s), block_once_clk / step_clk, m.sm_count);
   d.plan.ctas = static_cast<std::int64_t>(dealt.ctas);
@@ -161,6 +170,17 @@ void deal(Demand& d, const Tile& t, const AttentionBackward& s, double block_onc
   d.dealt_clk = dealt.steps * step_clk + dealt.items * block_once_clk;
   d.exposed_clk = d.once_clk = 0;
   d.overlap = kBesideTheChain;
+}
+
+/// FlashAttention-2's CTAs: blocks in which the mask cuts, and ends of keys, take longer by as much as masks do.
+void deal_second(Demand& d, const Tile& t, const AttentionBackward& s, double qk, double v, const Rates& m,
+                 const FamilyScalars& family) {
+  using namespace flash_attention;
+  const SecondBackwardTile tile{t.queries, t.keys, t.scores_rows, t.keys_rows, t.queries_rows, t.holds_values};
+  const double step_clk = second_backward_clk(tile, d, qk, v, s.dtype, m, family);
+  const double masked = s.causal ? std::max(1.0, t.keys / t.queries) : 0;
+  const double once = family.start_clk + masked * second_mask_clk(t.queries * t.keys, m);
+  deal(d, t, s, step_clk, once, m);
 }
 
 double waves_of(const Demand& d, const Rates& m) {
@@ -183,8 +203,8 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const Rates& m = q.rates;
   const bool mma_sync = kernels == BackwardKernels::flash2, fa3 = runs_fa3(m, mma_sync);
   const bool cudnn = kernels == BackwardKernels::cudnn && fa3;
-  const Tile t = tile_of(s, fa3, cudnn);
-  const double step = cudnn ? t.width : 32;  // columns that are compiled apart
+  const Tile t = mma_sync ? second_tile_of(s, m) : tile_of(s, fa3, cudnn);
+  const double step = cudnn || mma_sync ? t.width : 32;  // columns that are compiled apart
   const double qk = std::min(t.width, ceil_div(static_cast<double>(s.qk_dim), step) * step);
   const double v = std::min(t.width, ceil_div(static_cast<double>(s.v_dim), step) * step);
   const double halves = std::max(1.0, ceil_div(static_cast<double>(std::max(s.qk_dim, s.v_dim)), t.width));
@@ -208,7 +228,9 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
                   family.start_clk;
   // dQ's fp32 sums of a step are written to shared memory, and read there, before they go to L2
   if (cudnn) main.smem_clk += 2 * t.queries * qk * halves * 4.0 / m.gpu.sm.smem_bytes_per_clk.in(units::B);
-  if (cudnn) deal(main, t, s, main.once_clk + loads.block_clk, m);
+  if (cudnn) deal(main, t, s, step_alone_clk(main), main.once_clk + loads.block_clk, m);
+  // a CTA an SM, by registers: the next block of the grid follows as soon as one has ended
+  if (mma_sync) deal_second(main, t, s, qk * halves, v * halves, m, family);
   main.dram_read = ((q_values + keys + spilled * o_values) * es + per_row + spilled * per_row) * units::B;
   main.dram_write = (group > 1 ? spilled * shared : keys * es) * units::B + spilled * sums * units::B;
 

@@ -4,6 +4,7 @@
 #include "model/stacks/flash_attention/mma_paged.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
 #include "model/stacks/flash_attention/plan_backward.hpp"
+#include "model/stacks/flash_attention/third_mma.hpp"
 #include "model/stacks/provider.hpp"
 
 namespace plumbline {
@@ -109,7 +110,9 @@ constexpr std::array<FamilyDeclaration, flash_attention::kAllFamilies> kDeclared
       .op = "attention_decode",
       .required = false,
       .stand_in = "library.combine",
-      .carry = {.fixed_in_cycles = true}}}};
+      .carry = {.fixed_in_cycles = true}},
+     // steps of FlashAttention-2 where keys lie one behind the other, by what they ask of an SM: FA3's on mma.sync too
+     {.name = "flash_second", .op = "attention_prefill", .required = false, .carry = {.fixed_in_cycles = true}}}};
 
 constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_decode", "attention_backward"};
 constexpr std::array<std::string_view, 2> kTrained{"attention_prefill", "attention_backward"};
@@ -133,15 +136,20 @@ bool by_mma_sync(const Question& q) { return q.rates.path.kind == TensorPath::Ki
 class FlashAttention final : public Provider {
  public:
   /// `contiguous`: of training, whose keys and values lie in no cache. `hopper`: FA3 alone, of servers that take
-  /// another library's kernels on other cards; and what is asked of training, on all.
-  enum class Kind { usual, contiguous, hopper };
+  /// another library's kernels on other cards; `named`: FA3 wherever it has kernels, for who asks for it; and what is asked of
+  /// training, on all.
+  enum class Kind { usual, contiguous, hopper, named };
   explicit FlashAttention(Kind kind) : kind_(kind), contiguous_(kind == Kind::contiguous) {}
 
   std::string_view name() const override {
     if (kind_ == Kind::hopper) return "flash_attention_3";
+    if (kind_ == Kind::named) return "flash_attention_3_named";
     return contiguous_ ? "flash_attention_contiguous" : "flash_attention";
   }
-  std::string_view word() const override { return kind_ == Kind::usual ? "flash-attention" : ""; }
+  std::string_view word() const override {
+    if (kind_ == Kind::named) return "flash-attention-3";
+    return kind_ == Kind::usual ? "flash-attention" : "";
+  }
   bool hands_on() const override { return kind_ == Kind::hopper; }
   std::span<const FamilyDeclaration> families() const override { return kDeclared; }
   std::span<const std::string_view> ops() const override {
@@ -149,6 +157,9 @@ class FlashAttention final : public Provider {
   }
   std::string_view assumption() const override {
     if (kind_ == Kind::hopper) return "";
+    if (kind_ == Kind::named) {
+      return "attention by FlashAttention-3; its kernels for mma.sync were never measured: FlashAttention-2's scalars";
+    }
     return "attention of the library: FlashAttention as vLLM and PyTorch call it";
   }
 
@@ -160,6 +171,9 @@ class FlashAttention final : public Provider {
     const bool forward = !std::holds_alternative<AttentionBackward>(q.op);
     if (kind_ == Kind::hopper && forward && q.rates.path.kind != TensorPath::Kind::wgmma) return false;
     const Variant variant = attention_variant(q.op);
+    if (kind_ == Kind::named && forward && flash_attention::runs_third_on_mma(q.rates)) {
+      return plan_third_on_mma(q, variant, out);
+    }
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
       const bool append = appends(*prefill, q);
@@ -199,6 +213,19 @@ class FlashAttention final : public Provider {
   }
 
  private:
+  static bool plan_third_on_mma(const Question& q, Variant variant, Answer& out) {
+    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
+      require_tensor_path(prefill->dtype, q);
+      answer_attention(plan_third_mma_prefill(*prefill, appends(*prefill, q), q.rates, q.families, kPrefillPages),
+                       "attention", variant, q, out);
+    } else if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
+      require_tensor_path(decode->dtype, q);
+      answer_attention(plan_third_mma_decode(*decode, q.rates, q.families, key_cutting(q), kDecodePages),
+                       "split-KV attention", variant, q, out);
+    }
+    return true;
+  }
+
   Kind kind_;
   bool contiguous_;
 };
@@ -212,6 +239,11 @@ const Provider& flash_attention_provider() {
 
 const Provider& flash_attention_3_provider() {
   static const FlashAttention provider(FlashAttention::Kind::hopper);
+  return provider;
+}
+
+const Provider& flash_attention_3_named_provider() {
+  static const FlashAttention provider(FlashAttention::Kind::named);
   return provider;
 }
 

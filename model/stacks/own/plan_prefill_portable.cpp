@@ -7,9 +7,9 @@
 
 #include "arch/gpu/occupancy.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/shared_sms.hpp"
 #include "model/stacks/own/own_kernels.hpp"
 #include "model/stacks/own/plan_attention.hpp"
-#include "model/stacks/own/shared_sms.hpp"
 
 namespace plumbline {
 namespace {
@@ -59,8 +59,8 @@ void step_demand(Demand& d, const PortablePrefillVariant& v, const AttentionPref
 /// quarter of the SM meet at its units and go on in step from there: products and softmax of one pass beside the same of the
 /// other, none under the other's, and only the waits hide (training rows of data/studies/portable.csv on an H200: a step of two
 /// CTAs takes 4870 clocks at width 128 and 2930 at 64, of which products and softmax are 4232 and 2692).
-own::SmShare share_of(const Demand& d, const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m,
-                      const FamilyScalars& family) {
+SmShare share_of(const Demand& d, const PortablePrefillVariant& v, const AttentionPrefill& s, const Rates& m,
+                 const FamilyScalars& family) {
   constexpr double kMaskOps = 2;  // of a score that is masked: a comparison and a selection
   constexpr double kFragment = 16, kBytesOfALoad = 512;
   const StreamingMultiprocessor& sm = m.gpu.sm;
@@ -73,7 +73,7 @@ own::SmShare share_of(const Demand& d, const PortablePrefillVariant& v, const At
   const double groups = width / kFragment * ((v.holds_queries ? 0 : 1) + keys / kFragment);
   const double copies = 2 * keys * width * bytes_of(s.dtype) / kBytesOfALoad / warps * own::kCopyClk;
   const double waits = groups * own::kFragmentClk + copies + family.step_clk;
-  own::SmShare share;
+  SmShare share;
   share.resident = static_cast<std::size_t>(d.plan.ctas_per_sm);
   for (std::size_t i = 0; i < share.resident; ++i) {
     const auto held = static_cast<double>(i + 1);
@@ -93,11 +93,10 @@ own::SmShare share_of(const Demand& d, const PortablePrefillVariant& v, const At
 }
 
 /// The CTAs of a launch in its order: longest first where a mask makes them unequal (flash_portable.cuh, Place).
-std::vector<own::CtaBatch> batches_of(const PortablePrefillVariant& v, const AttentionPrefill& s,
-                                      const BlockCount& blocks) {
+std::vector<CtaBatch> batches_of(const PortablePrefillVariant& v, const AttentionPrefill& s, const BlockCount& blocks) {
   const auto heads = static_cast<double>(s.batch * s.q_heads);
   if (!s.causal) return {{blocks.longest, heads * blocks.tiles}};
-  std::vector<own::CtaBatch> batches;
+  std::vector<CtaBatch> batches;
   for (std::int64_t tile = static_cast<std::int64_t>(blocks.tiles); tile > 0; --tile) {
     const std::int64_t seen = std::min(s.kv_len, s.kv_len - s.q_len + tile * v.q_tile);
     const double steps = std::ceil(static_cast<double>(seen) / static_cast<double>(v.kv_tile));
@@ -126,7 +125,7 @@ AttentionChoice cut_as(const PortablePrefillVariant& v, const AttentionPrefill& 
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
   step_demand(d, v, s, m);
-  d.dealt_clk = own::clocks_of(batches_of(v, s, blocks), m.sm_count, share_of(d, v, s, m, family));
+  d.dealt_clk = clocks_of(batches_of(v, s, blocks), m.sm_count, share_of(d, v, s, m, family));
   // what a CTA has on its way: the next step's keys and values
   d.in_flight = 2 * keys * width * bytes_of(s.dtype) * units::B;
   prefill_traffic(d, s);

@@ -1,4 +1,4 @@
-#include "model/stacks/own/shared_sms.hpp"
+#include "model/stacks/common/shared_sms.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace plumbline::own {
+namespace plumbline {
 namespace {
 
 constexpr double kNothing = 1e-9;
@@ -171,4 +171,4 @@ double clocks_of(std::span<const CtaBatch> batches, double sms, const SmShare& s
   return passed + last;
 }
 
-}  // namespace plumbline::own
+}  // namespace plumbline

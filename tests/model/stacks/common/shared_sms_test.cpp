@@ -1,14 +1,14 @@
-// CTAs that share SMs, dealt out by hand: model/stacks/own/shared_sms.hpp.
+// CTAs that share SMs, dealt out by hand: model/stacks/common/shared_sms.hpp.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "model/stacks/own/shared_sms.hpp"
+#include "model/stacks/common/shared_sms.hpp"
 #include "tests/support/random_gpu.hpp"
 
-namespace plumbline::own {
+namespace plumbline {
 namespace {
 
 /// A step takes 10 clocks alone, 16 where two are at theirs; a CTA waits 5 before its first.
@@ -66,4 +66,4 @@ RC_GTEST_PROP(SharedSms, WhatIsShorterDoesNotEndLater, ()) {
 }
 
 }  // namespace
-}  // namespace plumbline::own
+}  // namespace plumbline

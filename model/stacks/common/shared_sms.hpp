@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <span>
 
-namespace plumbline::own {
+namespace plumbline {
 
 /// So many CTAs of so many steps each, one after the other in the order of the launch.
 struct CtaBatch {
@@ -31,4 +31,4 @@ struct SmShare {
 /// keep all SMs busy.
 double clocks_of(std::span<const CtaBatch> batches, double sms, const SmShare& sm);
 
-}  // namespace plumbline::own
+}  // namespace plumbline

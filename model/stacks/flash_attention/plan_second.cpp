@@ -1,0 +1,188 @@
+// FlashAttention-2's forward pass over keys that lie one behind the other, by what a step asks of an SM and by the CTAs that share
+// it, dealt out in the order of the grid: a head's tiles of queries first.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "arch/gpu/occupancy.hpp"
+#include "model/stacks/common/deal_in_order.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/shared_sms.hpp"
+#include "model/stacks/flash_attention/mma_paged.hpp"
+#include "model/stacks/flash_attention/second.hpp"
+
+namespace plumbline {
+
+using namespace flash_attention;
+
+namespace {
+
+/// 8.6 and 8.9: of 8.x those whose SMs have 100 KB.
+bool is_sm8x(const Rates& m) {
+  constexpr Bytes kLarge = 128.0 * units::KiB;
+  return m.gpu.sm.async_copy == AsyncCopy::cp_async && m.gpu.sm.smem < kLarge;
+}
+
+double held_bytes(const SecondTile& t, double qk_dim, double v_dim, double element) {
+  return (t.rows * qk_dim + t.keys * (qk_dim + v_dim)) * element;
+}
+
+/// CTAs that an SM holds: threads take (nearly) all the registers they may have.
+double resident(const SecondTile& t, double qk_dim, double v_dim, double element, const Rates& m) {
+  constexpr std::int64_t kRegisters = 255;
+  const auto threads = static_cast<std::int64_t>(t.warps) * m.gpu.sm.warp_size;
+  const Bytes shared = held_bytes(t, qk_dim, v_dim, element) * units::B;
+  return std::max(1.0, static_cast<double>(occupancy(m.gpu.sm, {threads, kRegisters, shared}).blocks_per_sm));
+}
+
+/// A block of keys of one tile. Every warp reads all keys and values for its rows.
+SecondStep step_demand(Demand& d, const SecondTile& t, double qk_dim, double v_dim, DType type, const Rates& m) {
+  const StreamingMultiprocessor& sm = m.gpu.sm;
+  const double es = bytes_of(type), scores = t.rows * t.keys;
+  score_demand(d, {t.rows, t.keys, qk_dim, v_dim}, mma_sync_flop_per_clk(type, m), es, m, kPlainSoftmax);
+  const double width = qk_dim + v_dim;
+  d.fp32_clk += t.rows * v_dim / (sm.fp32_flop_per_clk / 2);
+  SecondStep step;
+  step.products = 2 * scores * width / second_flop_per_clk(type, m);
+  step.softmax = softmax_clk(scores, t.rows * v_dim, m);
+  const double read = t.rows * qk_dim + t.warps * t.keys * width, filled = t.keys * width;
+  d.smem_clk = step.operands = (read + filled) * es / sm.smem_bytes_per_clk.in(units::B);
+  return step;
+}
+
+SmShare share_of(const SecondStep& step, const SecondTile& t, double held, const FamilyScalars& family) {
+  SmShare share;
+  share.resident = static_cast<std::size_t>(held);
+  share.start_clk = family.start_clk;
+  for (std::size_t i = 0; i < share.resident; ++i) {
+    const double ctas = static_cast<double>(i + 1);
+    share.step_clk[i] = ctas * second_step_clk(step, ctas * t.warps / kSmQuarters, family);
+  }
+  return share;
+}
+
+/// Blocks in which a mask cuts, or in which keys end: those that the diagonal crosses, and one more where tiles are not all whole.
+double masked_of(const AttentionPrefill& s, const SecondTile& t) {
+  const auto whole = [](std::int64_t length, double tile) { return std::fmod(static_cast<double>(length), tile) == 0; };
+  const double ends = whole(s.q_len, t.rows) && whole(s.kv_len, t.keys) ? 0 : 1;
+  return (s.causal ? std::ceil(t.rows / t.keys) : 0) + ends;
+}
+
+/// CTAs in the order of the grid, what masks add counted in steps. Of many heads those before the last rounds are taken as alike.
+std::vector<CtaBatch> batches_of(const AttentionPrefill& s, const SecondTile& t, const BlockCount& blocks,
+                                 double mask_steps, double slots) {
+  constexpr double kRounds = 4;
+  const double heads = static_cast<double>(s.batch * s.q_heads), masked = masked_of(s, t);
+  const bool windowed = s.window > 0 && s.window < s.kv_len;
+  const double mean = blocks.total / blocks.tiles;
+  if (!s.causal || windowed) return {{mean + mask_steps * std::min(masked, mean), heads * blocks.tiles}};
+  std::vector<double> of_a_head;
+  double sum = 0;
+  for (double i = 1; i <= blocks.tiles; ++i) {
+    const double last = static_cast<double>(s.kv_len - s.q_len) + std::min(i * t.rows, static_cast<double>(s.q_len));
+    const double steps = ceil_div(last, t.keys);
+    of_a_head.push_back(steps + mask_steps * std::min(masked, steps));
+    sum += of_a_head.back();
+  }
+  const double apart = std::min(heads, std::ceil(kRounds * slots / blocks.tiles));
+  std::vector<CtaBatch> batches;
+  if (heads > apart) batches.push_back({sum / blocks.tiles, (heads - apart) * blocks.tiles});
+  for (double head = 0; head < apart; ++head) {
+    for (const double steps : of_a_head) batches.push_back({steps, 1});
+  }
+  return batches;
+}
+
+/// The kernel that can cut keys, with tiles of 64 queries; 1: keys are whole, and so are its tiles.
+double parts_of(const AttentionPrefill& s, double width, const Rates& m) {
+  constexpr double kSplitRows = 64;
+  const double tiles = static_cast<double>(s.batch * s.q_heads) * ceil_div(static_cast<double>(s.q_len), kSplitRows);
+  return mma_paged_parts(tiles, ceil_div(static_cast<double>(s.kv_len), mma_paged_keys(width)), m.sm_count);
+}
+
+}  // namespace
+
+double flash_attention::second_width(std::int64_t width) {
+  const auto w = static_cast<double>(width);
+  for (const double compiled : {32.0, 64.0, 96.0, 128.0, 192.0, 256.0}) {
+    if (w <= compiled) return compiled;
+  }
+  return ceil_div(w, 64) * 64;
+}
+
+SecondTile flash_attention::second_tile(double width, bool causal, const Rates& m) {
+  if (width <= 64) return {128, 128, 4};
+  if (width <= 96) return {is_sm8x(m) && causal ? 64.0 : 128.0, 64, 4};
+  if (width <= 128) {
+    if (!is_sm8x(m)) return {128, 64, 4};
+    return causal ? SecondTile{64, 64, 4} : SecondTile{128, 32, 4};
+  }
+  if (width <= 192) return {128, 64, 8};
+  // 128 rows where they fit a block, and two CTAs of 64 do not fit an SM: on an A100
+  constexpr double kElement = 2;
+  const bool fits = held_bytes({128, 64, 8}, width, width, kElement) * units::B <= m.gpu.sm.smem_per_block;
+  const bool two = 2 * held_bytes({64, 64, 4}, width, width, kElement) * units::B <= m.gpu.sm.smem;
+  return fits && !two ? SecondTile{128, 64, 8} : SecondTile{64, 64, 4};
+}
+
+double flash_attention::second_flop_per_clk(DType type, const Rates& m) {
+  constexpr double kReached16 = 2200;
+  return std::min(mma_sync_flop_per_clk(type, m), kReached16 * 16 / bits(type));
+}
+
+double flash_attention::softmax_clk(double scores, double results, const Rates& m) {
+  constexpr double kMaximum = 1, kBesideTheExponential = 3;
+  const double lanes = m.gpu.sm.fp32_flop_per_clk / 2;
+  return kMaximum * scores / lanes +
+         std::max(scores / m.gpu.sm.sfu_op_per_clk, kBesideTheExponential * scores / lanes) + results / lanes;
+}
+
+double flash_attention::second_step_clk(const SecondStep& s, double warps, const FamilyScalars& family) {
+  const double p = family.overlap;
+  const double busy = std::pow(std::pow(s.products, p) + std::pow(s.softmax, p), 1 / p);
+  return std::max(busy + family.exposed * s.operands / std::max(1.0, warps), s.operands);
+}
+
+double flash_attention::second_mask_clk(double scores, const Rates& m) {
+  constexpr double kClkOfInstruction = 2, kMaskOps = 8;
+  return kClkOfInstruction * kMaskOps * scores / static_cast<double>(m.gpu.sm.warp_size) / kSmQuarters;
+}
+
+AttentionChoice plan_second_prefill(const AttentionPrefill& s, const Rates& m, const FamilyScalars& family,
+                                    const FamilyScalars& merge) {
+  const double qk_dim = second_width(s.qk_dim), v_dim = second_width(s.v_dim), width = std::max(qk_dim, v_dim);
+  const double parts = parts_of(s, width, m);
+  const SecondTile tile = parts > 1 ? SecondTile{64, mma_paged_keys(width), 4} : second_tile(width, s.causal, m);
+  const double held = resident(tile, qk_dim, v_dim, bytes_of(s.dtype), m);
+  AttentionChoice c;
+  c.math = s.dtype;
+  c.family = &family;
+  c.combine_family = &merge;
+  c.plan.q_tile = static_cast<std::int64_t>(tile.rows);
+  c.plan.kv_tile = static_cast<std::int64_t>(tile.keys);
+  c.plan.splits = static_cast<std::int64_t>(parts);
+  const BlockCount blocks = visited_blocks(s, tile.rows, tile.keys);
+  Demand& d = c.main;
+  d.plan.ctas = static_cast<std::int64_t>(static_cast<double>(s.batch * s.q_heads) * blocks.tiles * parts);
+  d.plan.ctas_per_sm = static_cast<std::int64_t>(held);
+  d.plan.threads = static_cast<std::int64_t>(tile.warps) * m.gpu.sm.warp_size;
+  d.plan.steps = d.plan.longest = std::max(1.0, blocks.total / blocks.tiles / parts);
+  const SecondStep step = step_demand(d, tile, qk_dim, v_dim, s.dtype, m);
+  const SmShare share = share_of(step, tile, held, family);
+  const double masks = second_mask_clk(tile.rows * tile.keys, m) * held / share.step_clk[share.resident - 1];
+  std::vector<CtaBatch> batches = batches_of(s, tile, blocks, masks, held * m.sm_count);
+  // parts of a tile's keys are CTAs side by side
+  if (parts > 1)
+    batches = {{ceil_div(blocks.longest, parts) + masks * masked_of(s, tile), static_cast<double>(d.plan.ctas)}};
+  d.dealt_clk = clocks_of(batches, m.sm_count, share);
+  d.overlap = kBesideTheChain;
+  prefill_traffic(d, s);
+  if (parts <= 1) return c;
+  c.combines = true;
+  const double rows = static_cast<double>(s.batch * s.q_heads * s.q_len);
+  c.combine = combine_demand(rows, static_cast<double>(s.v_dim), parts, output_bytes_of(s.dtype), m);
+  d.dram_write = Bytes{};
+  return c;
+}
+
+}  // namespace plumbline
