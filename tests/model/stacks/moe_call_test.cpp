@@ -255,6 +255,31 @@ TEST(DeepGemm, RowsOutsideHoldUpAllCtas) {
   EXPECT_LT(on("h200_sxm", of_blocks(65, 128, 7168)).time, 1.05 * on("h200_sxm", of_blocks(128, 128, 7168)).time);
 }
 
+/// From 1024 tokens on, where columns are whole pairs of tiles (2048 of 128).
+TEST(DeepGemm, PairsFetchTheirTokensOnce) {
+  const auto cluster = [](std::int64_t m, std::int64_t n) {
+    return on("h200_sxm", of_blocks(m, n, 7168)).launches[0].demand.plan.cluster;
+  };
+  EXPECT_EQ(cluster(1024, 2048), 2);
+  EXPECT_EQ(cluster(1023, 2048), 1);
+  EXPECT_EQ(cluster(16, 2048), 1) << "weights in the rows";
+}
+
+/// Products of heads: tokens stay in the rows however few, results leave by rows, and a CTA walks to its product.
+TEST(DeepGemm, ABatchIsWrittenByRows) {
+  const auto of_heads = [](std::int64_t m, std::int64_t heads) {
+    Gemm s = of_blocks(m, 512, 128);
+    s.batch = heads;
+    return on("h200_sxm", s);
+  };
+  const OpPrediction few = of_heads(2, 8), more = of_heads(64, 8), many = of_heads(2, 32);
+  EXPECT_FALSE(few.gemm_plan.swapped);
+  EXPECT_DOUBLE_EQ(few.launches[0].demand.outside_clk, 0) << "boxes reach into the next head's rows";
+  const double one_row = few.launches[0].demand.exposed_clk;
+  EXPECT_DOUBLE_EQ(more.launches[0].demand.exposed_clk - one_row, 15 * 180.0);
+  EXPECT_DOUBLE_EQ(many.launches[0].demand.exposed_clk - one_row, 24 * 75.0);
+}
+
 GroupedGemm of_qwen3(std::int64_t block) {
   GroupedGemm s{128, 8, 512, 1536, 2048, 0, *parse_precision("fp8")};
   s.block = block;
