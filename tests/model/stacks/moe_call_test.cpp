@@ -151,6 +151,18 @@ TEST(VllmExperts, InEightBitsByTritonRoundBeforeEachProduct) {
   EXPECT_EQ(launches(by_vllm("rtx_pro_6000", narrow)), launches(on("rtx_pro_6000", narrow))) << "but of 4 bits";
 }
 
+/// 16384 x 8 rows of 768 are six blocks of 128 each, at 80 clocks of an SM.
+TEST(Moe, VllmsRoundingByBlocksIsLimitedByIssue) {
+  const OpPrediction p = on("h200_sxm", qwen3_30b(16384, "fp8", 128), {}, "vllm");
+  std::vector<double> clk;
+  for (int i = 0; i < p.launch_count; ++i) {
+    const LaunchPrediction& launch = p.launches[static_cast<std::size_t>(i)];
+    if (std::string(launch.kernel) != "quantize") continue;
+    clk.push_back(launch.demand.issue_clk * static_cast<double>(launch.demand.plan.ctas) * launch.demand.plan.steps);
+  }
+  EXPECT_THAT(clk, ElementsAre(::testing::Ge(80.0 * 16384 * 16), ::testing::Ge(80.0 * 16384 * 8 * 6)));
+}
+
 /// vLLM hands scales of blocks to FlashInfer where experts are on other ranks, else to Triton.
 TEST(VllmExperts, ScalesOfBlocksAreTritonsOnTensorRanks) {
   Moe s = qwen3_30b(64, "fp8", 128);
