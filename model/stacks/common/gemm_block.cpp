@@ -21,12 +21,14 @@ ExpertRows rows_of_groups(const GemmTask& task, double skew) {
 
 namespace {
 
-/// DeepGEMM's own choice (get_best_gemm_config(), tensorrt_llm/deep_gemm/compiler.cuh): 64 rows where that is all, else 128, and
-/// of 16 to 128 columns the width with the fewest waves, of those the one that fills the last wave best. Below 32 tokens
-/// TensorRT-LLM has the weights in the rows (its m_threshold).
+/// DeepGEMM's own choice (get_best_gemm_config(), tensorrt_llm/deep_gemm/compiler.cuh): 64 rows where that is all, else
+/// 128, and of 16 to 128 columns the width with the fewest waves, of those the one that fills the last wave best. Below
+/// 32 tokens TensorRT-LLM has the weights in the rows (gemm_dispatch()'s m_threshold), of one product, never of a batch
+/// (strided_batch_gemm_dispatch()). From 1024 tokens on two CTAs side by side fetch their tokens once, where the
+/// columns are whole pairs of tiles.
 GroupTile block_tile(const GemmTask& task, double sm_count) {
   constexpr double kFewTokens = 32, kSmallRows = 64;
-  const bool swapped = task.m < kFewTokens;
+  const bool swapped = task.m < kFewTokens && task.batch <= 1;
   const double rows = swapped ? task.n : task.m, cols = swapped ? task.m : task.n;
   const std::int16_t tile_rows = rows <= kSmallRows ? 64 : 128;
   std::int16_t best = 0;
@@ -39,7 +41,10 @@ GroupTile block_tile(const GemmTask& task, double sm_count) {
     best_waves = waves;
     best_last = last;
   }
-  return {{tile_rows, best}, swapped};
+  constexpr double kManyTokens = 1024, kPair = 2;
+  const bool paired = !swapped && task.batch <= 1 && rows >= kManyTokens && std::fmod(cols, kPair * best) == 0 &&
+                      std::fmod(sm_count, kPair) == 0;
+  return {.tile = {tile_rows, best}, .swapped = swapped, .cluster = paired ? kPair : 1};
 }
 
 }  // namespace
@@ -47,9 +52,14 @@ GroupTile block_tile(const GemmTask& task, double sm_count) {
 void answer_blocks(const GemmTask& task, const FamilyScalars& family, const Question& q, Answer& out) {
   const std::array menu{block_tile(task, q.rates.sm_count)};
   const ExpertRows rows{{static_cast<std::int64_t>(task.m)}, 1 / task.batch};
-  const GemmChoice choice = plan_groups(
-      {.task = task, .rows = rows, .block_sums = true, .menu = menu, .sums_wait = true, .first_trips = kChainedLoads},
-      q.rates, family, q.cache);
+  const GemmChoice choice = plan_groups({.task = task,
+                                         .rows = rows,
+                                         .block_sums = true,
+                                         .menu = menu,
+                                         .sums_wait = true,
+                                         .rows_apart = task.batch > 1,
+                                         .first_trips = kChainedLoads},
+                                        q.rates, family, q.cache);
   out.sign(family, Variant::math_8bit);
   out.gemm_plan = choice.plan;
   Demand& d = out.launch("block-scaled gemm", family);

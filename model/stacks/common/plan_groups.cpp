@@ -23,6 +23,7 @@ class GroupsPlanner {
     const Tile tile = of.tile;
     TileCosts e = gemm::tile_costs(c, tile, gemm::kStepBytes / c.task.input_bytes, of.swapped);
     // sums of a block are multiplied by its scales and added to those before, in fp32 (DeepGEMM, deep_gemm/fp8_gemm.cuh)
+    e.cluster = of.cluster;
     if (g_.block_sums && !g_.by_threads) e.fp32_clk += sums_clk(e);
     if (g_.sums_wait) e.tensor_clk += waits_for_sums_clk(e);
     const double row_side = e.row_side(), col_side = e.col_side();
@@ -58,7 +59,11 @@ class GroupsPlanner {
     const double tiles_m = g_.rows.tiles(e.tile_m);
     t.tiles = tiles_m * t.tiles_n;
     if (!c.path.multicast || g_.by_threads || tiles_m <= 0) return;
-    if (of_one_tensor()) return ask_outside(t, tiles_m);
+    if (of_one_tensor()) {
+      share_tokens(t);
+      if (c.task.batch <= 1) ask_outside(t, tiles_m);  // else boxes reach into the next product's rows
+      return;
+    }
     if (g_.block_sums) return;  // boxes reach into the next expert's rows
     const double outside = e.tile_m - g_.rows.total() / tiles_m;
     t.edge_fill_clk += gemm::kOutsideRowClk * outside * e.tile_k * c.task.input_bytes / gemm::kStepBytes;
@@ -82,23 +87,32 @@ class GroupsPlanner {
     constexpr double kTwice = 2;  // times the row's scale, then times the column's and added (fused_moe_kernel())
     if (g_.block_sums && g_.by_threads) d.exposed_clk = kTwice * sums_clk(*t.costs);
     if (!c.path.multicast) return d;
-    d.l2_limit = L2Limit::ports;
+    d.l2_limit = of_one_tensor() ? L2Limit::lines : L2Limit::ports;
     d.lookups = t.lookups * units::B;
     d.serial_latency = g_.first_trips * c.rates.gpu.memory.latency;
     d.serial_latency_of = "to load code, tensor maps and what they describe";
     if (g_.by_threads) d.next_tile_wait = c.family.per_cta;
-    else d.exposed_clk += before_products_clk(split) / split.steps;
+    else d.exposed_clk += (before_products_clk(split) + in_batch_clk(*t.costs, split)) / split.steps;
     return d;
   }
 
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }
 
  private:
-  /// Boxes of one tensor reach beyond its last row. CTAs beside each other ask for the same tokens, which L2 answers by pairs.
+  /// CTAs beside each other along N ask for the same tokens: a cluster's once, and requests of neighbours meet on their
+  /// way to L2, which answers them by pairs.
+  void share_tokens(TileLayout& t) const {
+    constexpr double kMeet = 0.5;
+    const TileCosts& e = *t.costs;
+    t.delivered = e.a * (1 - 1 / e.cluster);
+    t.l2_bytes = e.w + kMeet * e.a / e.cluster;
+  }
+
+  /// Boxes of one tensor reach beyond its last row.
   void ask_outside(TileLayout& t, double tiles_m) const {
     const TileCosts& e = *t.costs;
     const double there = g_.rows.total() / tiles_m;
-    t.lookups = e.w + 0.5 * e.a * there / e.tile_m;
+    t.lookups = e.w + 0.5 * e.a * there / (e.tile_m * e.cluster);
     t.outside_clk = gemm::outside_clk(e.tile_m - there, std::min(t.tiles, c.rates.sm_count));
   }
 
@@ -109,7 +123,20 @@ class GroupsPlanner {
     constexpr double kNextTileClk = 1500;
     if (!g_.sums_wait) return c.family.per_cta / c.clk;
     const double turns = std::ceil(split.ctas / c.rates.sm_count);
+    if (g_.rows_apart) return 0;  // nothing leaves by tensor maps
     return (turns - 1) / turns * kNextTileClk;
+  }
+
+  /// Of a batch (DeepGEMM's copy in TensorRT-LLM, StridedBatchedScheduler): a persistent CTA walks through the
+  /// products, one after another, to those of its tiles (get_next_block()), and the warps that multiplied copy results
+  /// out of shared memory, one row behind another, sixteen to a warp (write_result_to_gmem()). Clocks by training rows
+  /// of the H200 and the H100.
+  double in_batch_clk(const TileCosts& e, const WorkSplit& split) const {
+    constexpr double kProductClk = 75, kRowClk = 180, kWarpRows = 16;
+    if (!g_.rows_apart) return 0;
+    const double there = g_.rows.total() / g_.rows.tiles(e.tile_m);
+    const double rows = std::ceil(there * kWarpRows / e.tile_m);
+    return kRowClk * rows + kProductClk * c.task.batch / std::ceil(split.ctas / c.rates.sm_count);
   }
 
   /// A warpgroup waits for its product before it adds it up, and multiplies no more meanwhile. Where columns do not divide a

@@ -15,6 +15,7 @@ struct GroupTile {
   gemm::Tile tile;
   bool swapped = false;  ///< weights are on the row side
   double warp = 64;      ///< side of the square that a warp of mma.sync multiplies
+  double cluster = 1;    ///< CTAs side by side along N that fetch their tokens once (multicast)
 };
 
 /// `task`: of the mean group; its batch is the number of groups with rows. `block_sums`: sums of 128 of K are multiplied by
@@ -35,6 +36,8 @@ struct Groups {
   /// `block_sums` come between a warpgroup's products, and tiles wait for each other's results (`gemm_block`; the experts' own
   /// family was fitted without, and holds both in its scalars).
   bool sums_wait = false;
+  /// Rows of a tile's result lie apart, and warps write them, a row at a time (DeepGEMM's batches: StridedBatched).
+  bool rows_apart = false;
   /// Dependent ways to memory before the first product; of kernels whose code is there, those of maps and operands.
   double first_trips = gemm::kColdTrips;
 };

@@ -151,6 +151,18 @@ TEST(VllmExperts, InEightBitsByTritonRoundBeforeEachProduct) {
   EXPECT_EQ(launches(by_vllm("rtx_pro_6000", narrow)), launches(on("rtx_pro_6000", narrow))) << "but of 4 bits";
 }
 
+/// 16384 x 8 rows of 768 are six blocks of 128 each, at 80 clocks of an SM.
+TEST(Moe, VllmsRoundingByBlocksIsLimitedByIssue) {
+  const OpPrediction p = on("h200_sxm", qwen3_30b(16384, "fp8", 128), {}, "vllm");
+  std::vector<double> clk;
+  for (int i = 0; i < p.launch_count; ++i) {
+    const LaunchPrediction& launch = p.launches[static_cast<std::size_t>(i)];
+    if (std::string(launch.kernel) != "quantize") continue;
+    clk.push_back(launch.demand.issue_clk * static_cast<double>(launch.demand.plan.ctas) * launch.demand.plan.steps);
+  }
+  EXPECT_THAT(clk, ElementsAre(::testing::Ge(80.0 * 16384 * 16), ::testing::Ge(80.0 * 16384 * 8 * 6)));
+}
+
 /// vLLM hands scales of blocks to FlashInfer where experts are on other ranks, else to Triton.
 TEST(VllmExperts, ScalesOfBlocksAreTritonsOnTensorRanks) {
   Moe s = qwen3_30b(64, "fp8", 128);
@@ -253,6 +265,31 @@ TEST(DeepGemm, RowsOutsideHoldUpAllCtas) {
   EXPECT_GT(more.time, 1.4 * whole.time);
   // eight CTAs do not get into each other's way
   EXPECT_LT(on("h200_sxm", of_blocks(65, 128, 7168)).time, 1.05 * on("h200_sxm", of_blocks(128, 128, 7168)).time);
+}
+
+/// From 1024 tokens on, where columns are whole pairs of tiles (2048 of 128).
+TEST(DeepGemm, PairsFetchTheirTokensOnce) {
+  const auto cluster = [](std::int64_t m, std::int64_t n) {
+    return on("h200_sxm", of_blocks(m, n, 7168)).launches[0].demand.plan.cluster;
+  };
+  EXPECT_EQ(cluster(1024, 2048), 2);
+  EXPECT_EQ(cluster(1023, 2048), 1);
+  EXPECT_EQ(cluster(16, 2048), 1) << "weights in the rows";
+}
+
+/// Products of heads: tokens stay in the rows however few, results leave by rows, and a CTA walks to its product.
+TEST(DeepGemm, ABatchIsWrittenByRows) {
+  const auto of_heads = [](std::int64_t m, std::int64_t heads) {
+    Gemm s = of_blocks(m, 512, 128);
+    s.batch = heads;
+    return on("h200_sxm", s);
+  };
+  const OpPrediction few = of_heads(2, 8), more = of_heads(64, 8), many = of_heads(2, 32);
+  EXPECT_FALSE(few.gemm_plan.swapped);
+  EXPECT_DOUBLE_EQ(few.launches[0].demand.outside_clk, 0) << "boxes reach into the next head's rows";
+  const double one_row = few.launches[0].demand.exposed_clk;
+  EXPECT_DOUBLE_EQ(more.launches[0].demand.exposed_clk - one_row, 15 * 180.0);
+  EXPECT_DOUBLE_EQ(many.launches[0].demand.exposed_clk - one_row, 24 * 75.0);
 }
 
 GroupedGemm of_qwen3(std::int64_t block) {
