@@ -214,6 +214,7 @@ class FlashAttention final : public Provider {
 
  private:
   static bool plan_third_on_mma(const Question& q, Variant variant, Answer& out) {
+    out.unmeasured = true;
     if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
       require_tensor_path(prefill->dtype, q);
       answer_attention(plan_third_mma_prefill(*prefill, appends(*prefill, q), q.rates, q.families, kPrefillPages),

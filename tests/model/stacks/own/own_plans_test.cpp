@@ -11,6 +11,7 @@
 #include "model/stacks/common/plan_attention.hpp"
 #include "ops/plan/text.hpp"
 #include "tests/support/planners.hpp"
+#include "tests/support/toy_machine.hpp"
 
 namespace plumbline::own_plans_test {
 namespace {
