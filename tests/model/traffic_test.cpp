@@ -32,7 +32,9 @@ struct Extra {
     const bool widened = s.kv_dtype == DType::fp8 && bits(s.dtype) < bits(s.kv_dtype);
     const Bytes queries = storage(widened ? s.kv_dtype : s.dtype, tokens * real(s.q_heads * s.qk_dim));
     const double fresh = tokens * real(s.kv_heads * (s.qk_dim + s.v_dim));
-    if (s.append == 0 || (s.append < 0 && machine.kernels() == KernelSet::own)) return {};
+    if (s.append == 0 || (s.append < 0 && machine.kernels() == KernelSet::own)) {
+      return queries - storage(s.dtype, tokens * real(s.q_heads * s.qk_dim));
+    }
     const Bytes again = 2.0 * queries + storage(s.kv_dtype, fresh) + latent(s, tokens);
     return s.append < 0 ? again + storage(s.dtype, fresh) : again;
   }

@@ -134,6 +134,13 @@ bool by_third_on_mma(const Measurement& row, const std::string& gpu) {
   return sm.matrix_unit == MatrixUnit::mma_sync && sm.async_copy == AsyncCopy::cp_async;
 }
 
+/// scaled_dot_product_attention picks cuDNN's attention on Hopper where nothing else is asked for (PyTorch 2.11,
+/// aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
+bool is_of_pytorch(const Measurement& row) {
+  const bool sdpa = row.origin.stack.rfind("torch", 0) == 0 && row.kernel == "sdpa";
+  return sdpa || row.origin.stack.rfind("pytorch", 0) == 0;
+}
+
 /// Operators that SGLang runs by other kernels than TensorRT-LLM does.
 bool is_servers_own(const Op& op) {
   return std::holds_alternative<AttentionPrefill>(op) || std::holds_alternative<AttentionDecode>(op) ||
@@ -150,14 +157,10 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
     if (attention && by_third_on_mma(row, gpu)) choice.attention = "flash_attention_3_named";
     return choice;
   }
-  // scaled_dot_product_attention picks cuDNN's attention on Hopper where nothing else is asked for (PyTorch 2.11,
-  // aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)
-  const bool sdpa = row.origin.stack.rfind("torch", 0) == 0 && row.kernel == "sdpa";
-  if ((sdpa || row.origin.stack.rfind("pytorch", 0) == 0) && choice.name == "trt-llm") {
-    choice.name = "hf-sdpa";
+  if (is_of_pytorch(row) && choice.name == "trt-llm") {
     // rows that were told another of its kernels; torchtitan's attention is PyTorch's FlashAttention-2
     const bool step = std::holds_alternative<AttentionDecode>(row.what.op);
-    if (row.kernel == "flash" && !step) choice.name = "torchtitan";
+    choice.name = row.kernel == "flash" && !step ? "torchtitan" : "hf-sdpa";
     return choice;
   }
   if (row.origin.stack == "vidur" && std::holds_alternative<Gemm>(row.what.op) && choice.name == "trt-llm") {
@@ -175,11 +178,9 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
     if (row.kernel.find("flashinfer") != std::string::npos) choice.name = "vllm";
     return choice;
   }
-  if (std::holds_alternative<MlaDecode>(row.what.op) && choice.name == "trt-llm") {
-    if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = "vllm";
-    return choice;
-  }
-  if (std::holds_alternative<GemmDynamic>(row.what.op) && choice.name == "trt-llm") {
+  const bool serves_alike =
+      std::holds_alternative<MlaDecode>(row.what.op) || std::holds_alternative<GemmDynamic>(row.what.op);
+  if (serves_alike && choice.name == "trt-llm") {
     if (row.origin.stack.rfind("vllm", 0) == 0) choice.name = "vllm";
     return choice;
   }
