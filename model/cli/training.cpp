@@ -143,6 +143,11 @@ std::vector<std::string> training_remarks(const Workload& workload, const Llm& l
         "Copies to and from the host's memory go beside the passes, a layer at a time; GPUs on one port of the host "
         "share it.");
   }
+  if (workload.parallel.zero > 0 && workload.parallel.data == 1) {
+    remarks.emplace_back(
+        "--zero " + std::to_string(workload.parallel.zero) +
+        " shares nothing here: there is one replica. --dp N makes more; what --gpus leaves goes to --tp.");
+  }
   if (workload.parallel.data > 1 && !training.eager) {
     remarks.emplace_back("Gradients travel between replicas behind the last backward pass; nothing hides them.");
   }

@@ -149,6 +149,17 @@ TEST(Train, SaysNothingOfACacheThatItHasNot) {
   EXPECT_THAT(run(llm("llama-3.2-1b", "prefill", sizes)).out, HasSubstr("KV cache bf16 (as published)"));
 }
 
+TEST(Train, SaysThatOneReplicaSharesNothing) {
+  const char* const kNothing = "shares nothing here: there is one replica";
+  const auto of = [](const Words& more) {
+    Words words{"--prompt", "64", "--gpus", "2", "--zero", "3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(llm("llama-3.2-1b", "train", words)).out;
+  };
+  EXPECT_THAT(of({}), HasSubstr(kNothing));
+  EXPECT_THAT(of({"--dp", "2", "--batch", "2"}), Not(HasSubstr(kNothing)));
+}
+
 TEST(Generate, IsOneAnswerInTableJsonAndCsv) {
   const Words sizes{"--prompt", "1k", "--output", "100", "--batch", "4"};
   const auto with = [&](const Words& more) {
