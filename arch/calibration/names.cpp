@@ -123,7 +123,6 @@ constexpr std::array kFamilies{
     "deepep_low_dispatch_network"sv,
     "flash_append"sv,
     "flash_backward"sv,
-    "flash_backward_mma"sv,
     "flash_cache_write"sv,
     "flash_decode"sv,
     "flash_decode_8bit"sv,

@@ -19,8 +19,7 @@ constexpr std::array kOfLaunches{"each_launch",        "each_further_launch", "e
 struct OfPhase {
   const char* key;
   double TrainingHost::*launches;
-  const char* else_as =
-      nullptr;  ///< where the file does not say: as this one, which stands before it; unset: it has to
+  const char* else_as = nullptr;  ///< a key that says it too, where the file lacks this one; unset: it has to say it
 };
 constexpr std::array<OfPhase, 21> kOfPhases{
     {{"forward_call", &TrainingHost::forward_call},

@@ -115,28 +115,17 @@ class Exchanges {
     s_.close();
   }
 
-  void gather(const Unit& u, bool forward) {
+  /// `flat`: the unit is one tensor, which is copied neither before nor behind.
+  void gather(const Unit& u, bool forward, bool flat) {
     s_.pass = forward ? Pass::forward : Pass::backward;
     open(u, false);
     const double share = u.params / d(copies(s_.workload.parallel));
     if (casts()) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
-    copy_cold(forward ? "forward_copy_in"_node : "backward_copy_in"_node, share, whole_, whole_);
+    if (!flat) copy_cold(forward ? "forward_copy_in"_node : "backward_copy_in"_node, share, whole_, whole_);
     exchange(forward ? "forward_all_gather"_node : "backward_all_gather"_node, CollectiveKind::all_gather,
              forward ? NodeRole::beside_forward : NodeRole::beside_backward, u,
              forward ? u.ends_hide : u.backward_hides, whole_);
-    copy_cold(forward ? "forward_copy_out"_node : "backward_copy_out"_node, u.params, whole_, whole_);
-    s_.close();
-  }
-
-  /// Of a unit that is one tensor.
-  void gather_flat(const Unit& u, bool forward) {
-    s_.pass = forward ? Pass::forward : Pass::backward;
-    open(u, false);
-    const double share = u.params / d(copies(s_.workload.parallel));
-    if (casts()) copy(forward ? "forward_cast"_node : "backward_cast"_node, share, shared_, whole_);
-    exchange(forward ? "forward_all_gather"_node : "backward_all_gather"_node, CollectiveKind::all_gather,
-             forward ? NodeRole::beside_forward : NodeRole::beside_backward, u,
-             forward ? u.ends_hide : u.backward_hides, whole_);
+    if (!flat) copy_cold(forward ? "forward_copy_out"_node : "backward_copy_out"_node, u.params, whole_, whole_);
     s_.close();
   }
 
@@ -241,15 +230,11 @@ void shard(Step& s, const Llm& llm, double params) {
   Exchanges exchanges(s, llm.hidden);
   for (const Unit& unit : units) {
     if (!(unit.params > 0) || unit.repeat == 0) continue;
-    if (flat) {
-      exchanges.gather_flat(unit, true);
-      if (s.workload.parallel.zero == 3 && unit.of_layers) exchanges.gather_flat(unit, false);
-      exchanges.scatter_flat(unit);
-      continue;
-    }
-    exchanges.gather(unit, true);
-    if (s.workload.parallel.zero == 3) exchanges.gather(unit, false);
-    exchanges.scatter_sums(unit);
+    const bool stays = flat && !unit.of_layers;  // the root of the first kind
+    exchanges.gather(unit, true, flat);
+    if (s.workload.parallel.zero == 3 && !stays) exchanges.gather(unit, false, flat);
+    if (flat) exchanges.scatter_flat(unit);
+    else exchanges.scatter_sums(unit);
   }
 }
 

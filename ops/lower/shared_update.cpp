@@ -24,14 +24,6 @@ constexpr int kSteps = 5;
 constexpr double kCallsOfBroadcast = 2.7;
 constexpr Precision kProducts{DType::bf16, DType::bf16, DType::bf16, DType::bf16};
 
-/// A segment of an update that runs so many times and whose host issues each launch.
-void open_loop(Step& s, std::int64_t times) {
-  s.close();
-  s.open("optimizer_loop", times);
-  s.graph.segments.back().once = true;
-  s.graph.segments.back().layers = true;
-}
-
 void exchange(Step& s, NodeTag name, CollectiveKind kind, double elements, DType type) {
   const ParallelPlan& plan = s.workload.parallel;
   s.collective(name, kind, storage(type, elements), type, copies(plan), plan.tensor);
@@ -97,9 +89,7 @@ double muon_by_share(Step& s, const Llm& llm, double params) {
     s.graph.eager.shared_matrices += count;
     params -= d(own) * d(tensor.cols) * d(count);
   }
-  s.close();
-  s.open("optimizer", 1);
-  s.graph.segments.back().once = true;
+  open_update(s);
   return std::max(params, d(llm.hidden));
 }
 
@@ -110,9 +100,7 @@ void broadcast_tensors(Step& s, const Llm& llm, double params) {
              s.workload.training.gradient);
     s.graph.nodes.back().calls = kCallsOfBroadcast;
   }
-  s.close();
-  s.open("optimizer", 1);
-  s.graph.segments.back().once = true;
+  open_update(s);
 }
 
 }  // namespace plumbline::lowering

@@ -35,14 +35,24 @@ double elements_of(const TensorShape& t) { return d(t.rows) * d(t.cols); }
 /// A segment that runs once for each of `count` tensors of one shape, behind what is open.
 void add(Step& s, NodeTag name, const TensorShape& tensor, std::int64_t count) {
   const DType type = s.workload.training.gradient;
-  s.close();
-  s.open("optimizer_loop", count);
-  s.graph.segments.back().once = true;
-  s.graph.segments.back().layers = true;
+  open_loop(s, count);
   s.add(name, Rowwise{RowwiseKind::adamw, tensor.rows, tensor.cols, false, type, type});
 }
 
 }  // namespace
+
+void open_loop(Step& s, std::int64_t times) {
+  s.close();
+  s.open("optimizer_loop", times);
+  s.graph.segments.back().once = true;
+  s.graph.segments.back().layers = true;
+}
+
+void open_update(Step& s) {
+  s.close();
+  s.open("optimizer", 1);
+  s.graph.segments.back().once = true;
+}
 
 Tensors tensors_of_all_layers(const Step& s, const Llm& llm) {
   Tensors all;
@@ -109,9 +119,7 @@ double muon_by_tensor(Step& s, const Llm& llm, double params) {
     s.graph.eager.tensors -= count;  // those that are in lists
     params -= elements_of(tensor) * d(count);
   }
-  s.close();
-  s.open("optimizer", 1);
-  s.graph.segments.back().once = true;
+  open_update(s);
   return std::max(params, d(llm.hidden));
 }
 

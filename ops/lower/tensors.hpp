@@ -31,6 +31,11 @@ void adafactor_by_tensor(Step& s, const Llm& llm, double params);
 void adam_8_bits_by_tensor(Step& s, const Llm& llm, double params);
 double muon_by_tensor(Step& s, const Llm& llm, double params);
 
+/// In place of what is open, a segment that runs so many times and whose launches the host issues one by one.
+void open_loop(Step& s, std::int64_t times);
+/// ... the one that the rest of the update stands in.
+void open_update(Step& s);
+
 /// Parameters of the layers by shape. Rows that join others' are of the same number of columns, or of a bias.
 std::map<TensorShape, std::int64_t> tensors_of_all_layers(const Step& s, const Llm& llm);
 /// Those of the rank, which has so many parameters.

@@ -19,14 +19,11 @@ using flash_attention::compiled_width, flash_attention::doubled_width, flash_att
 
 namespace {
 
-/// On mma.sync alone, or where a stack's FlashAttention has no kernels for what came after it.
-bool is_fa3(const Rates& m, const PrefillCut& cut = {}) {
-  return !cut.mma_sync && m.path.kind != TensorPath::Kind::mma_sync;
-}
+bool is_fa3(const Rates& m) { return m.path.kind != TensorPath::Kind::mma_sync; }
 
 constexpr double kRows = 128;  // of a tile of scores
 
-bool is_fa4(const Rates& m, const PrefillCut& cut) { return !cut.mma_sync && m.path.kind == TensorPath::Kind::tcgen05; }
+bool is_fa4(const Rates& m) { return m.path.kind == TensorPath::Kind::tcgen05; }
 
 /// Two tiles of a CTA that take turns, on tcgen05: the softmax of one is hidden behind the products of the other.
 double tiles_in_turn(const AttentionPrefill& s, double keys, double v_dim, double packed, const Rates& m) {
@@ -36,7 +33,7 @@ double tiles_in_turn(const AttentionPrefill& s, double keys, double v_dim, doubl
 }
 
 bool has_fa3_tiles(const PrefillCut& cut, const Rates& m) {
-  return cut.tiles_by_mask && !cut.mma_sync && m.path.kind == TensorPath::Kind::wgmma;
+  return cut.tiles_by_mask && m.path.kind == TensorPath::Kind::wgmma;
 }
 
 /// FA3 packs the query heads of a KV head into one tile where few queries would leave most of its rows empty
@@ -46,7 +43,7 @@ double packed_heads(const AttentionPrefill& s, double tile, const PrefillCut& cu
   const auto filled = [tile](double rows) { return rows / (ceil_div(rows, tile) * tile); };
   const double queries = static_cast<double>(s.q_len);
   constexpr double kWorthIt = 0.9;
-  if (!cut.packs_heads || !is_fa3(m, cut)) return 1;
+  if (!cut.packs_heads || !is_fa3(m)) return 1;
   const bool short_of_a_tile = has_fa3_tiles(cut, m) && queries <= tile;
   return short_of_a_tile || filled(queries) < kWorthIt * filled(queries * group) ? group : 1;
 }
@@ -97,9 +94,9 @@ ScoreTile tile_8bit(const TileQuestion& t) {
 ScoreTile score_tile(const AttentionPrefill& s, double qk_dim, double v_dim, const PrefillCut& cut, const Rates& m) {
   const TileQuestion t = tile_question(s, qk_dim, v_dim, cut.contiguous);
   if (has_fa3_tiles(cut, m)) return bits(s.dtype) <= 8 ? tile_8bit(t) : tile_16bit(t);
-  if (is_fa4(m, cut)) return {kRows, 128};  // (flash_attn/cute/interface.py)
-  if (cut.dealt) return {kRows, 128};       // cuDNN's, of all widths, by their names
-  if (is_fa3(m, cut)) return {kRows, t.width <= 128 ? 128.0 : t.width <= 192 ? 96.0 : 64.0};
+  if (is_fa4(m)) return {kRows, 128};  // (flash_attn/cute/interface.py)
+  if (cut.dealt) return {kRows, 128};  // cuDNN's, of all widths, by their names
+  if (is_fa3(m)) return {kRows, t.width <= 128 ? 128.0 : t.width <= 192 ? 96.0 : 64.0};
   return {kRows, t.width <= 64 ? 128.0 : 64.0};
 }
 
@@ -135,24 +132,24 @@ struct KeyBlock {
 /// As the TensorRT-LLM kernels' (trtllm/plan_prefill.cpp): each warpgroup, or warp of 16 rows, reads the keys
 /// itself.
 void block_demand(Demand& d, const KeyBlock& block, const AttentionPrefill& s, const Rates& m,
-                  const FamilyScalars& family, const PrefillCut& cut) {
+                  const FamilyScalars& family) {
   const auto& [tiles, tile, qk_dim, v_dim] = block;
   const StreamingMultiprocessor& sm = m.gpu.sm;
-  const double flop_per_clk = cut.mma_sync ? mma_sync_flop_per_clk(s.dtype, m) : sm.tensor_flop_per_clk[s.dtype];
+  const double flop_per_clk = sm.tensor_flop_per_clk[s.dtype];
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype), width = qk_dim + v_dim;
   const double rows = tiles * tile.rows, keys = tile.keys;
-  score_demand(d, {rows, keys, qk_dim, v_dim}, flop_per_clk, kv_es, m, cut.mma_sync ? kPlainSoftmax : softmax_cost(m));
+  score_demand(d, {rows, keys, qk_dim, v_dim}, flop_per_clk, kv_es, m, softmax_cost(m));
   // FA4 rescales results only where a maximum has grown 256-fold (softmax.py, SoftmaxSm100: rescale_threshold)
-  if (!is_fa4(m, cut)) d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
-  const double group = m.path.kind == TensorPath::Kind::tcgen05 ? kRows : is_fa3(m, cut) ? 64 : 32;
-  const double queries = is_fa3(m, cut) ? rows * qk_dim : 0;
-  const bool pairs = is_fa4(m, cut) && two_blocks_in_tensor_memory(keys, v_dim);
+  if (!is_fa4(m)) d.fp32_clk += rows * v_dim / (sm.fp32_flop_per_clk / 2);
+  const double group = m.path.kind == TensorPath::Kind::tcgen05 ? kRows : is_fa3(m) ? 64 : 32;
+  const double queries = is_fa3(m) ? rows * qk_dim : 0;
+  const bool pairs = is_fa4(m) && two_blocks_in_tensor_memory(keys, v_dim);
   const double here = keys * width / (pairs ? 2 : 1);  // keys and values of this SM
   const double read = (queries + rows / group * here) * es;
   d.smem_clk = (read + here * kv_es) / sm.smem_bytes_per_clk.in(units::B);
   if (pairs) d.l2 = here * kv_es * units::B;
   d.exposed_clk = tiles > 1 || pairs ? 0 : family.step_clk;
-  if (is_fa4(m, cut)) emulate_exponentials(d, rows * keys, m);
+  if (is_fa4(m)) emulate_exponentials(d, rows * keys, m);
 }
 
 /// New keys and values to the cache, a CTA for each token.
@@ -252,18 +249,18 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, 
   Demand& d = c.main;
   const double heads = static_cast<double>(s.batch * s.q_heads) / packed;
   d.plan.ctas = static_cast<std::int64_t>(heads * blocks.tiles);
-  d.plan.ctas_per_sm = is_fa3(m, cut) ? 1 : 2;
-  d.plan.threads = is_fa3(m, cut) ? static_cast<std::int64_t>(2 * tile.rows) + 128 : 128;
-  d.plan.shortest_first = !is_fa3(m, cut) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
+  d.plan.ctas_per_sm = is_fa3(m) ? 1 : 2;
+  d.plan.threads = is_fa3(m) ? static_cast<std::int64_t>(2 * tile.rows) + 128 : 128;
+  d.plan.shortest_first = !is_fa3(m) || !cut.longest_first;  // FA3's scheduler deals the longest tiles first
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, {tiles, tile, qk_dim, v_dim}, s, m, families[cut.family], cut);
+  block_demand(d, {tiles, tile, qk_dim, v_dim}, s, m, families[cut.family]);
   // FA3's tiles differ in size: what of a block's softmax is not hidden goes with its scores
   constexpr double kReferenceScores = 128.0 * 128.0;
   if (has_fa3_tiles(cut, m)) d.exposed_clk *= tile.rows * keys / kReferenceScores;
   if (narrow) transpose_demand(d, keys, qk_dim, v_dim, m, *c.family);
   d.once_clk = masked_blocks(s, rows / packed, keys, d.plan.steps) * mask_clk(rows * keys, m) + c.family->start_clk;
-  if (cut.dealt && is_fa3(m, cut)) {
+  if (cut.dealt && is_fa3(m)) {
     d.once_clk += tile_loads_clk(tile, qk_dim, v_dim, bytes_of(s.dtype), m);
     deal_tiles(d, blocks_of_tiles(s, tile, blocks), heads, m);
     const double first = static_cast<double>(d.plan.ctas) * (tile.rows + keys) * qk_dim * bytes_of(s.dtype);

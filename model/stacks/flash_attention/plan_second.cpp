@@ -17,12 +17,6 @@ using namespace flash_attention;
 
 namespace {
 
-/// 8.6 and 8.9: of 8.x those whose SMs have 100 KB.
-bool is_sm8x(const Rates& m) {
-  constexpr Bytes kLarge = 128.0 * units::KiB;
-  return m.gpu.sm.async_copy == AsyncCopy::cp_async && m.gpu.sm.smem < kLarge;
-}
-
 double held_bytes(const SecondTile& t, double qk_dim, double v_dim, double element) {
   return (t.rows * qk_dim + t.keys * (qk_dim + v_dim)) * element;
 }
@@ -101,6 +95,11 @@ double parts_of(const AttentionPrefill& s, double width, const Rates& m) {
 }
 
 }  // namespace
+
+bool flash_attention::is_sm8x(const Rates& m) {
+  constexpr Bytes kLarge = 128.0 * units::KiB;
+  return m.gpu.sm.async_copy == AsyncCopy::cp_async && m.gpu.sm.smem < kLarge;
+}
 
 double flash_attention::second_width(std::int64_t width) {
   const auto w = static_cast<double>(width);

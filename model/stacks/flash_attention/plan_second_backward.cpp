@@ -27,7 +27,7 @@ double flash_attention::second_backward_clk(const SecondBackwardTile& t, const D
   step.products = 2 * t.queries * t.keys * (3 * qk + 2 * v) / second_flop_per_clk(type, m);
   step.softmax = std::max(d.sfu_clk, d.fp32_clk);
   step.operands = d.smem_clk;
-  // a sum takes L2 a read and a write, of which half a passage hides (fitted with the rest: 1.5 passages of five widths)
+  // a sum takes L2 a read and a write, of which half a passage hides (chosen on clocks of five widths, H200: no scalar of a fit)
   constexpr double kPassages = 1.5;
   const Bandwidth here = m.l2 / m.sm_count;
   const double sums = kPassages * (t.queries * qk * 4.0 * units::B / here).in(units::s)*m.clock.in(units::Hz);

@@ -25,8 +25,7 @@ struct Cut {
 };
 
 Cut cut_of(double qk_dim, double v_dim, bool windowed, bool in_parts, DType type, const Rates& m) {
-  constexpr Bytes kLarge = 128.0 * units::KiB;
-  Cut c{qk_dim, v_dim, third_tile({std::max(qk_dim, v_dim), windowed, in_parts, m.gpu.sm.smem < kLarge}), 1};
+  Cut c{qk_dim, v_dim, third_tile({std::max(qk_dim, v_dim), windowed, in_parts, is_sm8x(m)}), 1};
   c.resident = third_ctas(c.tile, qk_dim, v_dim, bytes_of(type), m);
   return c;
 }

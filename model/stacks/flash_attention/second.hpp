@@ -14,6 +14,8 @@ struct SecondTile {
   double rows = 0, keys = 0, warps = 4;
 };
 SecondTile second_tile(double width, bool causal, const Rates& rates);
+/// 8.6 and 8.9: of 8.x those whose SMs have 100 KB.
+bool is_sm8x(const Rates& rates);
 
 /// The backward pass: rows of queries and keys of a step, and into how many parts its eight warps cut the rows of each kind of
 /// product (scores, gradients of keys and values, gradients of queries); the others cut columns.
