@@ -187,7 +187,7 @@ efficiency_fraction=.8:.2:1,step_s=1e-6:2e-8:6e-6,per_cta_s=2.5e-6:1e-8:9e-6,in_
 done
 
 # Mixtures of experts and activations rounded in the call, on the H200; the H100 takes them over, and has two numbers of its own.
-# Some of the rows fell back to a slow kernel (data/calibration/README.md): the fit's loss is absolute.
+# Some of the rows fell back to a slow kernel (docs/calibration/experts_and_rounding.md): the fit's loss is absolute.
 fit_calls() {
   gpu=$1 rows=data/measurements/aiconfigurator/$1
   fit_call() {

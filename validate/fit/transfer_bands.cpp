@@ -143,7 +143,7 @@ void add_in_sample(const UnitCells& cells, const UnitCells& transfers, const Sca
 /// kind does. Another generation is rarely more than one further draw of a kind (most kernels are on file for two
 /// generations), whose reach says little of the next one's: there the kind counts as a card, all kernels as half of
 /// one, and all of the error is the card's. Chosen on training rows by leaving out cards and generations
-/// (data/calibration/README.md).
+/// (docs/calibration/bands.md).
 struct Pooling {
   double kind, all, own_share;
 };

@@ -1,5 +1,5 @@
 // What one card of a kind adds to the bands of whole steps. Bands are found on operators of one card, and operators of a
-// step that run on another share what that card differs by (2 %: data/calibration/README.md); no sum of their own
+// step that run on another share what that card differs by (2 %: docs/calibration/probes.md); no sum of their own
 // errors grows as much.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Decode attention as TensorRT-LLM runs it (1.0 on the A100, 1.3 on Hopper): which of its two kernels it picks, how that
 // cuts the keys, and what that asks of the SMs. The rules are the library's own; that the published rows follow them,
-// jumps and all, is shown in data/calibration/README.md.
+// jumps and all, is shown in docs/calibration/attention.md.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,6 +1,6 @@
 // Decode of grouped heads from an fp8 cache, as TensorRT-LLM's kernel for Hopper runs it (its XQA kernels, mha_sm90.cu): a
 // warpgroup multiplies queries by keys, another one the scores by values, a third of warps loads. What its source says is
-// counted here; the clocks of its chains are fitted (data/calibration/README.md).
+// counted here; the clocks of its chains are fitted (docs/calibration/attention.md).
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // Prefill attention as TensorRT-LLM runs it (1.0 on the A100, 1.3 on Hopper): how its kernel cuts the work, and what
 // that asks of the SMs. The rules are the library's own; that the published rows follow them, jumps and all,
-// is shown in data/calibration/README.md.
+// is shown in docs/calibration/attention.md.
 #include <algorithm>
 #include <cmath>
 
