@@ -62,6 +62,8 @@ def main():
     for (source, gpu, family, side), rows in sorted(out.write(root).items()):
         print(f"{source}/{gpu}/{family}.{side}.csv,{len(rows)}")
     print(f"h200_pytorch/h200_sxm/types_drawn.heldout.csv,{write_drawn(root)}")
+    for side in ("train", "heldout"):
+        print(f"h200_pytorch/h200_sxm/sparse.{side}.csv,{write_sparse(root, side)}")
     for name in RECORDINGS:
         for side in ONE_SIDED.get(name, ("train", "heldout")):
             print(f"h200_pytorch/h200_sxm/{name}.{side}.csv,{write_products(root, name, side)}")
@@ -130,6 +132,29 @@ def write_products(root, name, side):
             kernel = kernel_of(case, launches, recording)
             row = [op, DTYPES[case.get("dtype", "bfloat16")], shape_text(shape), f"{sum(launch[3] for launch in launches):.3f}", "",
                    "pytorch-2.11", kernel, "burst", "kernels", f"{recording}:{line}"]
+            writer.writerow(row + (["yes"] if side == "heldout" else []))
+            count += 1
+    return count
+
+
+def write_sparse(root, side):
+    """Products of 2:4 sparse weights whose x lies in rows (of its transpose another kernel runs, which no key tells), and launches
+    that prune and compress a weight."""
+    path = os.path.join(root, "h200_pytorch", "h200_sxm", f"sparse.{side}.csv")
+    count = 0
+    with gzip.open(os.path.join(root, "h200", "pytorch", "products_sparse.jsonl.gz"), "rt", encoding="utf-8") as lines, \
+         open(path, "w", newline="", encoding="ascii") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*COLUMNS, *(["held_out"] if side == "heldout" else [])])
+        next(lines)
+        for line, text in enumerate(lines, start=2):
+            case = json.loads(text)
+            if case["set"] != side or case.get("layout") == "kn":
+                continue
+            op, shape = ("gemm_sparse24", {"M": case["m"], "N": case["n"], "K": case["k"]}) if case["kind"] == "sparse" else \
+                ("sparsify24", {"rows": case["n"], "cols": case["k"]})
+            row = [op, DTYPES[case["dtype"]], shape_text(shape), f"{sum(launch[3] for launch in case['launches']):.3f}", "",
+                   "pytorch-2.11", "cusparselt", "burst", "kernels", f"products_sparse:{line}"]
             writer.writerow(row + (["yes"] if side == "heldout" else []))
             count += 1
     return count

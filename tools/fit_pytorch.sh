@@ -37,3 +37,9 @@ start_clk=6560:100:40000,exposed=.5:.1:1.5,overlap=1:1:4" --where kernel=flash -
 # same for all kernels; their clocks are in the planner
 fit gemv products,products_drawn,products_second,products_third,one_row "fixed_s=1.9e-6:1e-7:4e-6" \
   --where kernel=gemv --unbalanced
+# products of 2:4 sparse weights and the launch that compresses them. What an SM has in flight is the ring's (five stages), and
+# neither that nor a step's chain binds
+fit gemm_sparse24 sparse "fixed_s=2e-6:1e-7:8e-6,overlap=12:1:32,merge_clk=15000:100:60000" --where op=gemm_sparse24 --where dtype=bf16 \
+  --unbalanced
+fit sparsify24 sparse "fixed_s=2e-6:1e-7:8e-6,step_clk=1700:100:4000,step_s=5e-6:1e-7:3e-5,overlap=4:1:16" --where op=sparsify24 \
+  --unbalanced

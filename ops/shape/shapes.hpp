@@ -26,6 +26,7 @@
 #include "ops/shape/rowwise.hpp"
 #include "ops/shape/scan.hpp"
 #include "ops/shape/softmax_topk.hpp"
+#include "ops/shape/sparsify24.hpp"
 #include "ops/shape/spmv.hpp"
 #include "ops/shape/topk.hpp"
 #include "ops/shape/transfer.hpp"
@@ -36,7 +37,7 @@ namespace plumbline {
 using Op =
     std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, AttentionBackward, MlaDecode, Rowwise, Rope,
                  TopK, SoftmaxTopK, Embedding, EmbeddingBackward, Scan, Spmv, GemmSparse24, Recurrence, CausalConv,
-                 MoePermute, Moe, QuantizeDynamic, GemmDynamic, Collective, ExpertExchange, Transfer, CustomOp>;
+                 MoePermute, Moe, QuantizeDynamic, GemmDynamic, Sparsify24, Collective, ExpertExchange, Transfer, CustomOp>;
 
 /// The operator's name: "gemm", "rmsnorm", "all_reduce", ...
 std::string_view op_name(const Op& op);

@@ -8,6 +8,7 @@
 #include "model/stacks/cublas/clusters.hpp"
 #include "model/stacks/cublas/cp_async.hpp"
 #include "model/stacks/cublas/other_types.hpp"
+#include "model/stacks/cublas/sparse.hpp"
 #include "model/stacks/cublas/walk.hpp"
 #include "model/stacks/cublas/xmma.hpp"
 
@@ -392,7 +393,10 @@ bool by_tensor_map(const GemmTask& t, const Rates& m) {
 
 cublas::Family cublas::family_of(const GemmTask& t, const Rates& m, std::span<const FamilyScalars> families) {
   if (t.kind == GemmKind::grouped) return kGrouped;
-  if (t.kind == GemmKind::sparse24) return kGemm;
+  if (t.kind == GemmKind::sparse24) {
+    const bool measured = families[kSparse].on_file && m.path.kind == TensorPath::Kind::wgmma && by_tensor_map(t, m);
+    return measured ? kSparse : kGemm;
+  }
   if (families[kInt8].on_file && runs_as_int8(t, m)) return kInt8;
   if (families[kLanes].on_file && runs_on_lanes(t, m)) return kLanes;
   if (families[kScaled].on_file && t.block > 0 && by_tensor_map(t, m)) return kScaled;
@@ -420,6 +424,7 @@ GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const F
   const Context c(t, m, families[family], families[cublas::kReduce], path,
                   by_tma ? gemm::row_starts(t) : gemm::RowStarts{});
   if (family == cublas::kXmma) return cublas::plan_xmma(c, cache);
+  if (family == cublas::kSparse) return cublas::plan_sparse(c, cache);
   return by_tma ? cheapest_by_tma(c, cache) : cublas::plan_cp_async(c, cache);
 }
 

@@ -16,7 +16,7 @@ namespace cublas {
 /// without TMA, elsewhere rows that no tensor map describes; `kGemmMmaSmall`: the same on SMs of 100 KB. `kReduce`: the second
 /// launch of a split-K GEMM. `kRows`, `kScales`, `kTokenScales`: activations that are rounded first. `kBlock`: products with scales of 128 columns, as serving stacks run them;
 /// `kScaled`: cuBLASLt's own, and of rows. `kXmma`: tf32 on Hopper. `kInt8`, `kLanes`: other_types.hpp.
-/// `kFewTiles`: before "nvjet", on Hopper.
+/// `kFewTiles`: before "nvjet", on Hopper. `kSparse`, `kSparsify`: sparse.hpp.
 enum Family : std::size_t {
   kGemm,
   kGemmMma,
@@ -32,6 +32,8 @@ enum Family : std::size_t {
   kInt8,
   kLanes,
   kFewTiles,
+  kSparse,
+  kSparsify,
   kFamilies
 };
 

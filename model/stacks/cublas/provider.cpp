@@ -11,6 +11,7 @@
 #include "model/stacks/common/plan_quantize.hpp"
 #include "model/stacks/cublas/other_types.hpp"
 #include "model/stacks/cublas/plan_gemm.hpp"
+#include "model/stacks/cublas/sparse.hpp"
 #include "model/stacks/provider.hpp"
 
 namespace plumbline {
@@ -25,6 +26,8 @@ constexpr auto kScaledBlocks =
 constexpr auto kXmmaTiles = std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}});
 constexpr auto kIntegers = std::to_array<BandClass>({{Variant::usual, "gemm_int8"}, {Variant::math_8bit, "gemm_int8"}});
 constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}});
+constexpr auto kSparseTiles = std::to_array<BandClass>({{Variant::sparse, "gemm_sparse24"}});
+constexpr auto kPruned = std::to_array<BandClass>({{Variant::usual, "sparsify24"}});
 constexpr auto kGroups = std::to_array<BandClass>({{Variant::usual, "grouped_gemm"}});
 
 /// Of the cards that `gemm_mma_small` was fitted on (RTX A6000).
@@ -83,9 +86,23 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .stand_in_inherits = true,
       .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
       .kind = "matrix",
-      .classes = kDense}}};
+      .classes = kDense},
+     {.name = "gemm_sparse24",
+      .op = "gemm_sparse24",
+      .required = false,
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+      .kind = "matrix",
+      .classes = kSparseTiles},
+     {.name = "sparsify24",
+      .op = "sparsify24",
+      .required = false,
+      .stand_in = "library.rowwise",
+      .stand_in_inherits = true,
+      .carry = {.fixed_in_cycles = true},
+      .kind = "matrix",
+      .classes = kPruned}}};
 
-constexpr std::array<std::string_view, 4> kOps{"gemm", "grouped_gemm", "gemm_sparse24", "gemm_dynamic"};
+constexpr std::array<std::string_view, 5> kOps{"gemm", "grouped_gemm", "gemm_sparse24", "gemm_dynamic", "sparsify24"};
 
 Variant variant_of(const GemmTask& t) {
   if (t.kind == GemmKind::sparse24) return Variant::sparse;
@@ -119,6 +136,12 @@ class Cublas final : public Provider {
     if (const auto* grouped = std::get_if<GroupedGemm>(&q.op)) {
       require_matrix_path(grouped->precision, q);
       return price(gemm_task(*grouped, q.rates), "grouped gemm", q, out);
+    }
+    if (const auto* pruned = std::get_if<Sparsify24>(&q.op)) {
+      const FamilyScalars& family = q.families[cublas::kSparsify];
+      out.sign(family, Variant::usual);
+      out.launch("prune and compress", family) = cublas::sparsify_demand(*pruned, q.work, family, q.rates);
+      return true;
     }
     const auto* dynamic = std::get_if<GemmDynamic>(&q.op);
     return dynamic != nullptr && answer_dynamic(*dynamic, q, out);

@@ -1,0 +1,132 @@
+#include "model/stacks/cublas/sparse.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/cublas/walk.hpp"
+#include "model/stacks/cublas/xmma.hpp"
+#include "ops/as_double.hpp"
+
+namespace plumbline {
+namespace {
+
+using gemm::Context;
+using gemm::Tile;
+using gemm::TileCosts;
+using gemm::TileLayout;
+using gemm::Traffic;
+using gemm::WorkSplit;
+
+/// "sm90_xmma_sparse_gemm_..._tn_t_tilesize128x256x64_..._warpgroupsize2x1x1": what cuSPARSELt 0.8 runs by its first algorithm,
+/// which PyTorch asks for, where rows of x lie in memory: 112 of 112 recorded products in bf16, 33 of 33 in fp16, whose CTAs come
+/// in clusters of four along N (H200, 2026-11-29). Rows of the tile are the weights'. Of every 64 columns of K the tensor units
+/// take the time of 32, but read 256 rows of x whole, once for each warpgroup: that takes longer.
+class SparsePlanner {
+ public:
+  explicit SparsePlanner(const Context& context) : c(context) {}
+
+  TileCosts costs() const {
+    constexpr Tile kTile{128, 256};
+    constexpr double kStep = 64, kBarriers = 3072;  // columns of K; bytes beside the ring
+    TileCosts e = gemm::tile_costs(c, kTile, kStep, true);
+    e.persistent = true;
+    e.cluster = rows_of_cluster();
+    e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
+    e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
+    e.step_latency = c.family.step;
+    e.serial_clk = e.once_clk;
+    return e;
+  }
+
+  /// What CTAs of a cluster share, rows of x, each fetches a part of for all; rows that the operands do not have are asked of L2
+  /// all the same (gemm::outside_clk): 192 of 256 where there are 64 tokens.
+  void adapt(TileLayout& t) const {
+    const TileCosts& e = *t.costs;
+    t.tiles_n = e.cluster * std::ceil(t.tiles_n / e.cluster);
+    t.tiles = t.tiles_m * t.tiles_n * c.task.batch;
+    const double a = e.a * std::min(1.0, c.task.m / (t.tiles_m * e.tile_m));
+    const double w = e.w * std::min(1.0, c.task.n / (t.tiles_n * e.tile_n));
+    t.delivered = a * (1 - 1 / e.cluster);
+    t.l2_bytes = kLookedUp * (a + w - t.delivered) * 0.5 * (1 + c.starts.lines);
+    const double each = (t.tiles_m * e.tile_m - c.task.m) / t.tiles_m / e.cluster +
+                        (t.tiles_n * e.tile_n - c.task.n) / t.tiles_n;
+    const double at_once = std::min(t.tiles, c.rates.sm_count);
+    t.port_fill_clk = gemm::outside_clk(each, at_once) * at_once;
+  }
+
+  /// SMs that hold no whole cluster are idle in each turn but the last.
+  WorkSplit split(const TileLayout& t, double splits) const {
+    WorkSplit s = gemm::tiled(t, splits);
+    s.second_launch = false;
+    s.meet_clk = splits > 1 ? c.family.merge_clk : 0;
+    const double at_once = cublas::ctas_in_clusters(t.costs->cluster, c.rates.sm_count);
+    s.ctas += (std::ceil(s.ctas / at_once) - 1) * (c.rates.sm_count - at_once);
+    return s;
+  }
+
+  /// K whole, or in halves that both have a place ("segment_k_on"; in bf16 12 of 12 recorded products of up to half of the SMs'
+  /// tiles and K of 8576 and more, none of 59 below). Last turns of more tiles are cut too, but take as long as whole ones.
+  template <class Visit>
+  void for_each_split(const TileLayout& t, const Visit& visit) const {
+    constexpr double kLeastSteps = 128;
+    visit(1.0);
+    if (2 * t.tiles <= c.rates.sm_count && t.k_steps >= kLeastSteps) visit(2.0);
+  }
+
+  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
+    Demand d = gemm::launch_demand(c, t, split, traffic);
+    if (traffic == Traffic::counted) d.dram_read = cublas::walked_bytes(c) * units::B;
+    d.l2_limit = L2Limit::lines;  // CTAs fetch alone: 9.5 TB/s of 95 of them, 10.2 of 132
+    d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + split.meet_clk * c.clk;
+    d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
+                                             : "to load code, tensor maps and what they describe";
+    // a launch before clears a counter, and one more the place where parts meet
+    if (split.ctas > 2 * c.rates.sm_count) d.serial_latency += kClear;
+    if (split.splits > 1) d.serial_latency += kClear;
+    return d;
+  }
+
+  static GemmPlan plan(const TileLayout& t, const WorkSplit& split) {
+    GemmPlan plan = gemm::plan_of(t, split);
+    plan.cluster_n = static_cast<std::int64_t>(t.costs->cluster);
+    return plan;
+  }
+
+ private:
+  /// Of what is asked of L2; the rest meets a neighbour's request for the same lines. (26 training products of whole tiles that
+  /// take more than a turn: 10.2 TB/s where L2 gives 9.1 of distinct lines.)
+  static constexpr double kLookedUp = 0.89;
+  static constexpr Seconds kClear = 0.8e-6 * units::s;  ///< its own time, a median of 62
+
+  double rows_of_cluster() const { return c.task.math == DType::fp16 ? 4 : 1; }
+
+  const Context& c;
+};
+
+}  // namespace
+
+GemmChoice cublas::plan_sparse(const Context& c, GemmCache& cache) {
+  const SparsePlanner planner(c);
+  const TileCosts costs = planner.costs();
+  gemm::Search<SparsePlanner> search(planner, c, cache);
+  const TileLayout& t = search.lay_out(costs);
+  planner.for_each_split(t, [&](double splits) { search.add(t, splits); });
+  return search.run();
+}
+
+Demand cublas::sparsify_demand(const Sparsify24& s, const Work& w, const FamilyScalars& family, const Rates& m) {
+  constexpr double kRows = 32, kCols = 64, kWarp = 32, kMostCtas = 32;
+  Demand out;
+  out.plan.ctas = static_cast<std::int64_t>(std::ceil(d(s.rows) / kRows) * std::ceil(d(s.cols) / kCols));
+  out.plan.threads = static_cast<std::int64_t>(kWarp);
+  out.plan.ctas_per_sm = static_cast<std::int64_t>(kMostCtas);
+  out.issue_clk = family.step_clk;
+  out.step_latency = m.dram_latency + family.step;
+  out.l2 = w.bytes() / static_cast<double>(out.plan.ctas);
+  out.dram_read = w.read;
+  out.dram_write = w.write > m.l2_kept ? w.write : Bytes{};
+  return out;
+}
+
+}  // namespace plumbline
