@@ -74,6 +74,8 @@ inline constexpr std::array<Word<Offload>, 3> kOffloadWords{
     {{"none", Offload::none}, {"optimizer", Offload::optimizer}, {"activations", Offload::activations}}};
 inline constexpr std::array<Word<Fp8Recipe>, 3> kFp8RecipeWords{
     {{"tensor", Fp8Recipe::tensor}, {"block", Fp8Recipe::block}, {"mx", Fp8Recipe::mx}}};
+inline constexpr std::array<Word<SparseWeights>, 2> kSparseWords{
+    {{"none", SparseWeights::none}, {"ffn", SparseWeights::ffn}}};
 inline constexpr std::array<Word<PipelineSchedule>, 6> kScheduleWords{{{"gpipe", PipelineSchedule::gpipe},
                                                                        {"1f1b", PipelineSchedule::one_f_one_b},
                                                                        {"interleaved", PipelineSchedule::interleaved},

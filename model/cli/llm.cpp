@@ -271,7 +271,7 @@ void add_llm_command(const Command& root, Action& action) {
   app.footer(
       "--format graph writes the model, to edit and to give to --model. Exit code 1: it does not fit the memory.\n"
       "Training also has --micro-batch --recompute --recompute-layers --schedule --vp --zero --fsdp --optimizer\n"
-      "--grad-dtype --clip --offload --fp8-recipe --tokens --mtbf --restart.\n"
+      "--grad-dtype --clip --offload --fp8-recipe --sparse24 --tokens --mtbf --restart.\n"
       "Examples  predict-model llm --model llama-3.1-8b --gpu h200 --phase decode --batch 16 --context 4096\n"
       "          predict-model llm --model my/config.json --gpu h100 --phase prefill --prompt 512 --tp 4");
   app.when_chosen([flags, app, &action] {

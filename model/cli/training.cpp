@@ -68,6 +68,7 @@ void add_training_flags(const Command& app, LlmQuestion& asked) {
   add("--clip", "WORD", set_clipping);
   add("--offload", "WORD", set_offload);
   add("--fp8-recipe", "WORD", set_fp8_recipe);
+  add("--sparse24", "WORD", set_sparse_weights);
   add("--recompute", "WORD", set_recompute);
   add("--recompute-layers", "N", set_recomputed_layers);
   add("--schedule", "WORD", set_schedule);

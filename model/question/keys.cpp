@@ -117,6 +117,7 @@ constexpr auto kKeys = std::to_array<QuestionKey>(
      {"clip", "WORD", true, false, false, false, set_training<set_clipping>},
      {"offload", "WORD", true, false, false, false, set_training<set_offload>},
      {"fp8-recipe", "WORD", true, false, false, false, set_training<set_fp8_recipe>},
+     {"sparse24", "WORD", true, false, false, false, set_training<set_sparse_weights>},
      {"recompute", "WORD", true, false, false, false, set_training<set_recompute>},
      {"recompute-layers", "N", true, false, false, false, set_training<set_recomputed_layers>},
      {"schedule", "WORD", true, false, false, false, set_training<set_schedule>},

@@ -44,6 +44,10 @@ void set_fp8_recipe(LlmQuestion& q, const std::string& flag, const std::string& 
   training_of(q, flag).fp8 = chosen_word(flag, kFp8RecipeWords, text);
 }
 
+void set_sparse_weights(LlmQuestion& q, const std::string& flag, const std::string& text) {
+  training_of(q, flag).sparse = chosen_word(flag, kSparseWords, text);
+}
+
 void set_recompute(LlmQuestion& q, const std::string& flag, const std::string& text) {
   training_of(q, flag).recompute = chosen_word(flag, kRecomputeWords, text);
 }

@@ -13,6 +13,7 @@ void set_optimizer(LlmQuestion& question, const std::string& flag, const std::st
 void set_gradient(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_clipping(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_offload(LlmQuestion& question, const std::string& flag, const std::string& text);
+void set_sparse_weights(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_fp8_recipe(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_recompute(LlmQuestion& question, const std::string& flag, const std::string& text);
 void set_recomputed_layers(LlmQuestion& question, const std::string& flag, const std::string& text);

@@ -84,6 +84,7 @@ void put_training(Json& out, const StepReport& r) {
                      {"vp", t.chunks},
                      {"zero", r.workload.parallel.zero}};
   if (t.recomputed_layers > 0) out["training"]["recompute_layers"] = t.recomputed_layers;
+  if (t.sparse != SparseWeights::none) out["training"]["sparse24"] = word_of(kSparseWords, t.sparse);
   if (t.flat_shards) out["training"]["fsdp"] = 1;
   if (const auto& f = r.failures) {
     out["training"]["failures"] = {{"between_s", finite(f->between.in(units::s), "between_s")},

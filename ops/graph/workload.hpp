@@ -37,6 +37,11 @@ enum class Fp8Recipe { tensor, block, mx };
 /// its backward pass (Transformer Engine's cpu_offload).
 enum class Offload { none, optimizer, activations };
 
+/// Which weights are trained 2:4 sparse: none, or those of dense feed-forward parts (Hu et al., arXiv 2404.01847). Each forward
+/// pass prunes them and compresses both ways what is left, as PyTorch's semi-structured training does; forward products and
+/// gradients of inputs read these copies, gradients of weights are those of dense ones, which the optimizer updates.
+enum class SparseWeights { none, ffn };
+
 /// In which order a stage of a pipeline works on its micro-batches.
 enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, zero_bubble, dual_pipe, dual_pipe_v };
 /// Each rank of a pipeline holds two stages: its own, and the one in its place from the other end.
@@ -71,6 +76,7 @@ struct Training {
   DType made_gradient(DType layers) const { return wide_shares ? layers : gradient; }
   Offload offload = Offload::none;
   Fp8Recipe fp8 = Fp8Recipe::tensor;
+  SparseWeights sparse = SparseWeights::none;
   /// Elements that share a scale; 0: all.
   std::int64_t fp8_block() const { return fp8 == Fp8Recipe::block ? 128 : fp8 == Fp8Recipe::mx ? 32 : 0; }
   Recompute recompute = Recompute::none;

@@ -190,20 +190,23 @@ void combine(Step& s, const FfnSpec& f) {
 
 }  // namespace
 
+/// What compresses the weights of a dense FFN, where they are trained 2:4 sparse.
+constexpr NodeTag kPruneUp = "up_prune"_node, kPruneGate = "gate_prune"_node, kPruneDown = "down_prune"_node;
+
 void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& names) {
   const std::int64_t own = s.share(width);
   s.quantize(names.quantize, s.tokens, s.hidden, s.types.linear);
   if (f.gated && !s.none()) {
-    s.linear(names.gate_up, s.tokens, 2 * own, s.hidden, f.bias);
+    s.ffn_linear(kPruneUp, names.gate_up, s.tokens, 2 * own, s.hidden, f.bias);
     s.joins({own, own});
   } else {
-    if (f.gated) s.linear(names.gate, s.tokens, own, s.hidden, f.bias);
-    s.linear(names.up, s.tokens, own, s.hidden, f.bias);
+    if (f.gated) s.ffn_linear(kPruneGate, names.gate, s.tokens, own, s.hidden, f.bias);
+    s.ffn_linear(kPruneUp, names.up, s.tokens, own, s.hidden, f.bias);
   }
   activate(s, f, s.tokens, own, names);
   if (f.inner_norm && !s.max()) s.norm("ffn_sub_norm"_node, NormKind::rms, s.tokens, own);
   s.quantize(names.down_quantize, s.tokens, own, s.types.linear);
-  s.linear(names.down, s.tokens, s.hidden, own, f.bias);
+  s.ffn_linear(kPruneDown, names.down, s.tokens, s.hidden, own, f.bias);
 }
 
 namespace {

@@ -250,6 +250,26 @@ void refuse_recipe(const Workload& w, const Types& types) {
                  std::string(name(types.linear.math)));
 }
 
+void refuse_sparse(const Workload& w, const Types& types) {
+  const Training& t = w.training;
+  if (w.phase != Phase::train || t.sparse == SparseWeights::none) return;
+  if (t.eager) {
+    throw NotModelled(
+        "sparse24: what an eager framework launches for such weights is not on file; expected a stack that "
+        "fuses, such as megatron");
+  }
+  if (t.recompute == Recompute::products) throw NotModelled("sparse24: with recompute products is not modelled");
+  if (bits(types.linear.math) == 16) return;
+  throw BadInput("sparse24: expected weights of 16 bits; found " + std::string(name(types.linear.math)));
+}
+
+void refuse_nothing_sparse(const Workload& w, const Graph& graph) {
+  if (w.phase != Phase::train || w.training.sparse == SparseWeights::none) return;
+  const bool any = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                               [](const Node& node) { return std::holds_alternative<Sparsify24>(node.op); });
+  if (!any) throw BadInput("sparse24: expected a model with dense feed-forward parts; found none");
+}
+
 double step_tokens(const Llm& llm, const Workload& w) {
   const auto sequences = static_cast<double>(w.batch);
   if (w.phase == Phase::decode) return sequences;
@@ -282,10 +302,12 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   const Workload rank = rank_workload(workload);
   Step s(rank, types_of(llm, workload), graph);
   refuse_recipe(workload, s.types);
+  refuse_sparse(workload, s.types);
   for (std::size_t i = llm.stacks.size(); i-- > 0;) {  // the main stack is first in the list and last to run
     if (runs(llm, workload, llm.stacks[i])) walk(s, llm, llm.stacks[i]);
   }
   head(s, llm);
+  refuse_nothing_sparse(workload, graph);
   const std::int64_t pipeline = workload.parallel.pipeline;
   if (pipeline > 1) hand_over(s);
   if (s.train()) {

@@ -118,6 +118,7 @@ std::map<std::pair<Shape, std::int64_t>, std::int64_t> matrices_of(const Step& s
       if (const auto* product = std::get_if<Gemm>(&node.op)) {
         count(product->n, product->k, product->batch, updated.replicas);
       }
+      if (const auto* sparse = std::get_if<GemmSparse24>(&node.op)) count(sparse->n, sparse->k, 1, updated.replicas);
       if (const auto* experts = std::get_if<GroupedGemm>(&node.op)) {
         count(experts->n, experts->k, experts->experts, updated.expert_replicas);
       }

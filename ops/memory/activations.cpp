@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "ops/as_double.hpp"
+#include "ops/facts/work.hpp"
 #include "ops/memory/parts.hpp"
 #include "ops/memory/source_keeps.hpp"
 #include "ops/mixer/attention.hpp"
@@ -113,8 +114,18 @@ double stored_dense(const FfnSpec& f, const View& v, double rows, double in, dou
   return rows * (input_bytes * (in + read) + element * kept + 4 * wide + masks);
 }
 
+/// Weights that a forward pass has compressed both ways stay until the backward pass has read them, a mask of a bit a weight
+/// beside them.
+double stored_weights(const FfnSpec& f, const View& v, double width) {
+  if (v.w.phase != Phase::train || v.w.training.sparse == SparseWeights::none) return 0;
+  const auto rows = static_cast<std::int64_t>(std::ceil((f.gated ? 3 : 2) * width / v.tp()));
+  const auto cols = static_cast<std::int64_t>(v.hidden * v.shards);
+  return work(Sparsify24{rows, cols, v.types.linear.weight}).write.in(units::B);
+}
+
 double stored_ffn(const FfnSpec& f, const View& v) {
   double bytes = v.dropout ? v.tokens * v.hidden : 0;
+  bytes += stored_weights(f, v, d(f.is_moe() ? f.shared_width + f.width : f.width));
   if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp(), v.element, v.element);
   const ExpertPlan plan = expert_plan(v.w, f);
   // rows that travelled are those of the rank's own tokens in number; tensor ranks of the same tokens have their experts'

@@ -11,8 +11,7 @@ namespace {
 using namespace counting;
 
 constexpr auto kSparsify24Names = std::to_array<OperatorName>({{"sparsify24", 0, true, Pattern::none}});
-constexpr auto kSparsify24Keys =
-    std::to_array<Key>({key<&Sparsify24::rows>("rows"), key<&Sparsify24::cols>("cols")});
+constexpr auto kSparsify24Keys = std::to_array<Key>({key<&Sparsify24::rows>("rows"), key<&Sparsify24::cols>("cols")});
 constexpr auto kSparsify24Relations = std::to_array<Relation<Sparsify24>>(
     {{"key 'rows': expected a multiple of 4 (two of each four weights are kept)",
       [](const Sparsify24& s) { return s.rows % 4 == 0; }, [](Sparsify24& s) { s.rows += 4 - s.rows % 4; }},

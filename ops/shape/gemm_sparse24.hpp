@@ -8,6 +8,7 @@ namespace plumbline {
 struct GemmSparse24 {
   std::int64_t m = 0, n = 0, k = 0;
   Precision precision;
+  bool bias = false;
   bool operator==(const GemmSparse24&) const = default;
   static const Facts<GemmSparse24>& facts();
 };

@@ -34,10 +34,10 @@
 namespace plumbline {
 
 /// The order is that of `predict-model list ops`: the contract's operators first, then ours.
-using Op =
-    std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, AttentionBackward, MlaDecode, Rowwise, Rope,
-                 TopK, SoftmaxTopK, Embedding, EmbeddingBackward, Scan, Spmv, GemmSparse24, Recurrence, CausalConv,
-                 MoePermute, Moe, QuantizeDynamic, GemmDynamic, Sparsify24, Collective, ExpertExchange, Transfer, CustomOp>;
+using Op = std::variant<Gemm, GroupedGemm, AttentionPrefill, AttentionDecode, AttentionBackward, MlaDecode, Rowwise,
+                        Rope, TopK, SoftmaxTopK, Embedding, EmbeddingBackward, Scan, Spmv, GemmSparse24, Recurrence,
+                        CausalConv, MoePermute, Moe, QuantizeDynamic, GemmDynamic, Sparsify24, Collective,
+                        ExpertExchange, Transfer, CustomOp>;
 
 /// The operator's name: "gemm", "rmsnorm", "all_reduce", ...
 std::string_view op_name(const Op& op);

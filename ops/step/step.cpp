@@ -18,7 +18,9 @@ void Step::close() {
 
 bool Step::sums_bias_apart(const Op& op) const {
   const auto* product = std::get_if<Gemm>(&op);
-  return product != nullptr && product->bias && (none() || workload.training.written_out);
+  const auto* sparse = std::get_if<GemmSparse24>(&op);
+  const bool bias = (product != nullptr && product->bias) || (sparse != nullptr && sparse->bias);
+  return bias && (none() || workload.training.written_out);
 }
 
 void Step::add_gradient(std::size_t i) {
@@ -45,8 +47,8 @@ void Step::add_gradient(std::size_t i) {
     graph.nodes.back().of = static_cast<int>(i);
     graph.nodes.back().of_weights = part.part == GradientPart::dw;
     if (part.part == GradientPart::dw && sums_bias_apart(node.op)) {
-      const auto& forward = std::get<Gemm>(node.op);
-      row({name, node.role}, RowwiseKind::sum_columns, forward.m, forward.n);
+      const auto& of_weights = std::get<Gemm>(op);  // [N,K] of M rows
+      row({name, node.role}, RowwiseKind::sum_columns, of_weights.k, of_weights.m);
       graph.nodes.back().name = name->db;
       graph.nodes.back().of = static_cast<int>(i);
       graph.nodes.back().of_weights = true;
@@ -77,6 +79,12 @@ void Step::gemm(NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, con
   product.block = types.block_of(precision);
   if (train() && workload.training.fp8 == Fp8Recipe::block && precision.math == DType::fp8) product.block = 128;
   add(tag, product);
+}
+
+void Step::ffn_linear(NodeTag prune, NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, bool bias) {
+  if (!train() || workload.training.sparse == SparseWeights::none) return linear(tag, m, n, k, bias);
+  add(prune, Sparsify24{n, k, types.linear.weight});
+  add(tag, GemmSparse24{m, n, k, types.linear, bias});
 }
 
 void Step::row(NodeTag tag, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual) {

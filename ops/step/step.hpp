@@ -106,6 +106,8 @@ class Step {
   void linear(NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, bool bias = false) {
     gemm(tag, m, n, k, types.linear, bias);
   }
+  /// One of a feed-forward part, which may be trained 2:4 sparse: then `prune` compresses it first.
+  void ffn_linear(NodeTag prune, NodeTag tag, std::int64_t m, std::int64_t n, std::int64_t k, bool bias);
   void row(NodeTag tag, RowwiseKind kind, std::int64_t rows, std::int64_t cols, bool residual = false);
   void norm(NodeTag tag, NormKind kind, std::int64_t rows, std::int64_t cols, bool residual = false) {
     row(tag, kind == NormKind::rms ? RowwiseKind::rmsnorm : RowwiseKind::layernorm, rows, cols, residual);

@@ -22,6 +22,7 @@
 #include "ops/shape/rope.hpp"
 #include "ops/shape/scan.hpp"
 #include "ops/shape/softmax_topk.hpp"
+#include "ops/shape/sparsify24.hpp"
 #include "ops/shape/spmv.hpp"
 #include "ops/shape/topk.hpp"
 #include "ops/shape/transfer.hpp"
@@ -105,12 +106,19 @@ TEST(Gradients, OfStatesAreARecomputationAndAScanInReverse) {
   expect_gradient(conv, {{dx, conv}, {dw, conv}});
 }
 
+/// The copy that is compressed along N gives dX; dW is that of a dense weight.
+TEST(Gradients, OfSparseWeightsAreOneSparseProductAndADenseOne) {
+  const GemmSparse24 product{64, 32, 16, {}, true};
+  expect_gradient(product,
+                  {{dx, GemmSparse24{64, 16, 32, {}}}, {dw, Gemm{32, 16, 64, 1, {}, false, WeightLayout::kn}}});
+}
+
 /// Choices have none; the rest is no part of a training step.
 TEST(Gradients, AreAbsentWhereNothingIsTrained) {
-  for (const Op& op : {Op(TopK{2, 8, 2}), Op(SoftmaxTopK{2, 8, 2}), Op(AttentionDecode{1, 8, 4, 64, 64, 9}),
-                       Op(MlaDecode{1, 8, 9, 512, 64}), Op(Scan{ScanKind::cumsum, 9}), Op(Spmv{3, 4, 5}),
-                       Op(GemmSparse24{8, 8, 8, {}}), Op(Transfer{TransferKind::h2d, 64}),
-                       Op(AttentionBackward{1, 8, 4, 64, 64, 9, 9})}) {
+  for (const Op& op :
+       {Op(TopK{2, 8, 2}), Op(SoftmaxTopK{2, 8, 2}), Op(AttentionDecode{1, 8, 4, 64, 64, 9}),
+        Op(MlaDecode{1, 8, 9, 512, 64}), Op(Scan{ScanKind::cumsum, 9}), Op(Spmv{3, 4, 5}), Op(Sparsify24{8, 8}),
+        Op(Transfer{TransferKind::h2d, 64}), Op(AttentionBackward{1, 8, 4, 64, 64, 9, 9})}) {
     expect_gradient(op, {});
   }
 }

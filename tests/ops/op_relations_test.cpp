@@ -12,6 +12,7 @@
 #include "ops/shape/rope.hpp"
 #include "ops/shape/rowwise.hpp"
 #include "ops/shape/softmax_topk.hpp"
+#include "ops/shape/sparsify24.hpp"
 #include "ops/shape/spmv.hpp"
 #include "ops/shape/topk.hpp"
 #include "ops/table/table.hpp"
@@ -66,6 +67,8 @@ TEST(Relations, ChoicesAreNoMoreThanThereIs) {
 TEST(Relations, GroupsAndFoursDivide) {
   expect_mended(Recurrence{RecurrentKind::mamba2, 1, 1, 6, 8, 8, 4}, "key 'H': expected a multiple of groups",
                 Recurrence{RecurrentKind::mamba2, 1, 1, 8, 8, 8, 4});
+  expect_mended(Sparsify24{6, 8}, "key 'rows': expected a multiple of 4 (two of each four weights are kept)",
+                Sparsify24{8, 8});
   expect_mended(GemmSparse24{8, 8, 6, {}}, "key 'K': expected a multiple of 4 (two of each four weights are kept)",
                 GemmSparse24{8, 8, 8, {}});
 }

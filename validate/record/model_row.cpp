@@ -100,7 +100,7 @@ struct Column {
 };
 
 /// Columns that say what was run; an empty field is llm's default.
-constexpr std::array<Column, 42> kColumns{{
+constexpr std::array<Column, 43> kColumns{{
     {"model", [](ModelRow& r, Text t) { r.model = t; }},
     {"phase", set_phase},
     {"batch", [](ModelRow& r, Text t) { r.workload.batch = size_in(t, 1); }},
@@ -144,6 +144,7 @@ constexpr std::array<Column, 42> kColumns{{
     {"clip", [](ModelRow& r, Text t) { r.workload.training.clipping = word_in(t, kClippingWords); }},
     {"offload", [](ModelRow& r, Text t) { r.workload.training.offload = word_in(t, kOffloadWords); }},
     {"fp8-recipe", [](ModelRow& r, Text t) { r.workload.training.fp8 = word_in(t, kFp8RecipeWords); }},
+    {"sparse24", [](ModelRow& r, Text t) { r.workload.training.sparse = word_in(t, kSparseWords); }},
     {"zero", [](ModelRow& r, Text t) { r.workload.parallel.zero = static_cast<int>(size_in(t, 0)); }},
     {"measured_W", [](ModelRow& r, Text t) { r.measured_power = number_in(t) * units::W; }},
     {"gpu", [](ModelRow& r, Text t) { r.gpu = t; }},
@@ -225,9 +226,9 @@ class Layout {
     if (row.phase != "generate" && !field(fields, "output").empty()) {
       throw BadInput("output: has no meaning with phase " + row.phase);
     }
-    constexpr std::array<std::string_view, 11> kOfTraining{"micro-batch", "recompute", "recompute-layers", "schedule",
+    constexpr std::array<std::string_view, 12> kOfTraining{"micro-batch", "recompute", "recompute-layers", "schedule",
                                                            "vp",          "optimizer", "grad-dtype",       "clip",
-                                                           "offload",     "zero",      "fp8-recipe"};
+                                                           "offload",     "zero",      "fp8-recipe",       "sparse24"};
     for (const std::string_view column : kOfTraining) {
       if (row.phase == "train" || field(fields, column).empty()) continue;
       throw BadInput(std::string(column) + ": has no meaning with phase " + row.phase);

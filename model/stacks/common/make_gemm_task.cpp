@@ -100,6 +100,7 @@ GemmTask gemm_task(const GemmSparse24& s, const Rates& m) {
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   t.tensor_flop_per_clk *= 2;  // of dense-equivalent FLOPs; the activations' bytes do not shrink
+  if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   t.weight_kept = 0.5 + 1.0 / bits(s.precision.weight);  // half the values, 2 bits of position for each kept one
   return t;
 }

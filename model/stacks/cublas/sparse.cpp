@@ -49,8 +49,8 @@ class SparsePlanner {
     const double w = e.w * std::min(1.0, c.task.n / (t.tiles_n * e.tile_n));
     t.delivered = a * (1 - 1 / e.cluster);
     t.l2_bytes = kLookedUp * (a + w - t.delivered) * 0.5 * (1 + c.starts.lines);
-    const double each = (t.tiles_m * e.tile_m - c.task.m) / t.tiles_m / e.cluster +
-                        (t.tiles_n * e.tile_n - c.task.n) / t.tiles_n;
+    const double each =
+        (t.tiles_m * e.tile_m - c.task.m) / t.tiles_m / e.cluster + (t.tiles_n * e.tile_n - c.task.n) / t.tiles_n;
     const double at_once = std::min(t.tiles, c.rates.sm_count);
     t.port_fill_clk = gemm::outside_clk(each, at_once) * at_once;
   }
@@ -76,7 +76,7 @@ class SparsePlanner {
 
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     Demand d = gemm::launch_demand(c, t, split, traffic);
-    if (traffic == Traffic::counted) d.dram_read = cublas::walked_bytes(c) * units::B;
+    if (traffic == Traffic::counted) d.dram_read = (cublas::walked_bytes(c) + c.task.bias_bytes) * units::B;
     d.l2_limit = L2Limit::lines;  // CTAs fetch alone: 9.5 TB/s of 95 of them, 10.2 of 132
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + split.meet_clk * c.clk;
     d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
