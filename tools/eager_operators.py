@@ -76,6 +76,8 @@ class Seen(TorchDispatchMode):
     def note(self, name, read, write, shapes):
         if name == "embedding":
             read = write
+        if name == "index":  # rows that are gathered, each as often as it is asked for
+            read = write
         if name == "_safe_softmax":  # softmax, which rows see nothing, and zeros in their place
             self.rows += [(self.phase, name, write, write, shapes), (self.phase, name, write, write / 4, shapes),
                           (self.phase, "amax", write / 4, 0, shapes)]
@@ -302,7 +304,7 @@ def group_of_launch(name, op, shape):
         return "attention"
     if re.search("norm.d_bias_", name):  # the gradient of a table
         return "other"
-    if name.endswith(".all") or name.endswith(".d_sum_bias"):
+    if name.endswith((".all", ".d_sum_bias", "moe_combine.sum")):
         return "reductions"
     if op in ("gemm", "grouped_gemm"):
         return "matrix"

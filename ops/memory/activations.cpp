@@ -137,6 +137,7 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   // (weighted_bias_swiglu_impl in megatron/core/transformer/moe/experts.py)
   if (v.eager() || v.w.fusion == Fusion::none) bytes += rows * v.of_experts() * in;
   bytes += v.tokens * v.element * (v.hidden + d(f.experts));  // router input and scores
+  if (v.eager() && v.source.routes_in_fp32 && !v.autocast() && v.element < 4) bytes += v.tokens * 4 * v.hidden;
   const double beside = d(f.shared_width + f.width) / v.tp();
   if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside, v.element, v.element);  // its input is the router's
   if (v.eager() && f.shared_gate) bytes += v.tokens * v.element * v.hidden;  // their result, for the gate's gradient
@@ -199,6 +200,14 @@ double stored_inner_dropout(const LayerSpec& l, const View& v) {
   return v.tokens * d(l.ffn->width) / v.tp() * (1 + left);
 }
 
+/// Casts that autocast makes of a feed-forward part's input beside one: a dense part's second product, and of a mixture,
+/// whose router's is the one and whose experts read fp32, each product's of the expert that tokens share.
+double further_casts(const FfnSpec& f, bool joined_gate) {
+  const double products = f.gated && !joined_gate ? 2 : 1;
+  if (!f.is_moe()) return products - 1;
+  return f.shared_width + f.width > 0 ? products + (f.shared_gate ? 1 : 0) : 0;
+}
+
 /// Of the inputs of a layer's products, how many are kept beside one of its attention and one of its feed-forward part.
 /// Autocast casts the input of each matrix by itself: queries, keys and values have three, gate and up two. Parts that stand
 /// beside each other read the same norm, or their norms the same rows.
@@ -206,9 +215,9 @@ double further_inputs(const LayerSpec& l, const View& v) {
   const bool beside = l.parallel_block && l.mixer && l.ffn;
   if (!v.autocast()) return beside ? -1 : 0;
   if (v.source.casts_layernorm) return 0;
-  const bool gates = l.ffn && l.ffn->gated && !v.source.joined_gate;
+  const double casts = l.ffn ? further_casts(*l.ffn, v.source.joined_gate) : 0;
   const double same_rows = beside && l.norms > 1 ? 4 / v.element : 0;  // in fp32
-  return (v.source.joined_queries ? 0.0 : 2.0) + (gates ? 1.0 : 0.0) - same_rows;
+  return (v.source.joined_queries ? 0.0 : 2.0) + casts - same_rows;
 }
 
 double stored_layer(const LayerSpec& l, const View& v) {

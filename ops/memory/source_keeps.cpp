@@ -69,6 +69,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.keeps_all_scores = name == "opt";
   keeps.keeps_embedding = one_of(name, {"opt", "phi"});
   keeps.broadcasts_keys = name == "falcon";
+  keeps.routes_in_fp32 = one_of(name, {"glm4_moe", "deepseek_v2", "deepseek_v3"});
   return keeps;
 }
 

@@ -41,6 +41,7 @@ struct SourceKeeps {
   bool keeps_embedding = false;  ///< drops nothing of what is looked up, though it drops elsewhere
   /// The keys of a single head are broadcast over those of the queries, which no fused kernel takes (Falcon).
   bool broadcasts_keys = false;
+  bool routes_in_fp32 = false;  ///< rows are cast to fp32 before the router multiplies them
 };
 
 SourceKeeps source_keeps(const Llm& llm);
