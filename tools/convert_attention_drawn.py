@@ -39,7 +39,7 @@ def add_rows(out, name):
 
 def main():
     out = measurement_csv.Output()
-    for name in ("attention_drawn", "attention_drawn_second", "attention_drawn_third", "attention_drawn_fourth"):
+    for name in ("attention_drawn", "attention_drawn_second", "attention_drawn_third", "attention_drawn_fourth", "attention_drawn_sixth"):
         add_rows(out, name)
     out.write(MEASUREMENTS)
 

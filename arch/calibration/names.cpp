@@ -121,6 +121,8 @@ constexpr std::array kFamilies{
     "deepep_low_combine_network"sv,
     "deepep_low_dispatch"sv,
     "deepep_low_dispatch_network"sv,
+    "efficient"sv,
+    "efficient_backward"sv,
     "flash_append"sv,
     "flash_backward"sv,
     "flash_cache_write"sv,

@@ -18,6 +18,7 @@ const Provider& flash_attention_3_named_provider();  // flash_attention
 const Provider& flash_attention_2_provider();        // flash_attention
 const Provider& flash_attention_contiguous_provider();
 const Provider& flash_attention_1_provider();  // flash_attention
+const Provider& efficient_attention_provider();
 const Provider& flashinfer_provider();
 const Provider& flashinfer_8bit_provider();   // flashinfer
 const Provider& triton_attention_provider();  // triton
@@ -56,6 +57,7 @@ std::span<const Provider* const> providers() {
       &flash_attention_2_provider(),
       &flash_attention_contiguous_provider(),
       &flash_attention_1_provider(),
+      &efficient_attention_provider(),
       &flashinfer_provider(),  //
       &flashinfer_8bit_provider(),
       &triton_attention_provider(),

@@ -11,13 +11,13 @@ namespace {
 using namespace counting;
 
 constexpr auto kAttentionBackwardNames = std::to_array<OperatorName>({{"attention_backward", 0, false, Pattern::none}});
-constexpr auto kAttentionBackwardKeys =
-    std::to_array<Key>({key<&AttentionBackward::batch>("B"), key<&AttentionBackward::q_heads>("Hq"),
-                        key<&AttentionBackward::kv_heads>("Hkv"), key<&AttentionBackward::qk_dim>("D"),
-                        key<&AttentionBackward::q_len>("S"), key<&AttentionBackward::causal>("causal"),
-                        optional_key<&AttentionBackward::kv_len>("Skv", same_as<&AttentionBackward::q_len>),
-                        optional_count<&AttentionBackward::window>("window"),
-                        optional_key<&AttentionBackward::v_dim>("Dv", same_as<&AttentionBackward::qk_dim>)});
+constexpr auto kAttentionBackwardKeys = std::to_array<Key>(
+    {key<&AttentionBackward::batch>("B"), key<&AttentionBackward::q_heads>("Hq"),
+     key<&AttentionBackward::kv_heads>("Hkv"), key<&AttentionBackward::qk_dim>("D"),
+     key<&AttentionBackward::q_len>("S"), key<&AttentionBackward::causal>("causal"),
+     optional_key<&AttentionBackward::kv_len>("Skv", same_as<&AttentionBackward::q_len>),
+     optional_count<&AttentionBackward::window>("window"), optional_key<&AttentionBackward::masked>("mask"),
+     optional_key<&AttentionBackward::v_dim>("Dv", same_as<&AttentionBackward::qk_dim>)});
 
 constexpr auto kAttentionBackwardRelations = std::to_array<Relation<AttentionBackward>>(
     {{"key 'Hq': expected a multiple of Hkv", [](const AttentionBackward& s) { return s.q_heads % s.kv_heads == 0; },

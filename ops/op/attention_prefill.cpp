@@ -19,6 +19,7 @@ constexpr auto kAttentionPrefillKeys = std::to_array<Key>(
      key<&AttentionPrefill::qk_dim>("D"), key<&AttentionPrefill::q_len>("S"), key<&AttentionPrefill::causal>("causal"),
      optional_key<&AttentionPrefill::kv_len>("Skv", same_as<&AttentionPrefill::q_len>),
      optional_count<&AttentionPrefill::window>("window"), optional_key<&AttentionPrefill::append>("append"),
+     optional_key<&AttentionPrefill::masked>("mask"),
      optional_key<&AttentionPrefill::v_dim>("Dv", same_as<&AttentionPrefill::qk_dim>),
      optional_key<&AttentionPrefill::kv_dtype>("kv", same_as<&AttentionPrefill::dtype>)});
 

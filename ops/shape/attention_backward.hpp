@@ -13,17 +13,18 @@ struct AttentionBackward {
   bool causal = true;
   std::int64_t window = 0;
   DType dtype = DType::bf16;
+  bool masked = false;  ///< as of the forward pass
   bool operator==(const AttentionBackward&) const = default;
   static const Facts<AttentionBackward>& facts();
 };
 
 /// The forward pass that it is the gradient of.
 inline AttentionPrefill forward_of(const AttentionBackward& s) {
-  return {s.batch,  s.q_heads, s.kv_heads, s.qk_dim, s.v_dim, s.q_len,
-          s.kv_len, s.causal,  s.window,   0,        s.dtype, s.dtype};
+  return {s.batch,  s.q_heads, s.kv_heads, s.qk_dim, s.v_dim, s.q_len, s.kv_len,
+          s.causal, s.window,  0,          s.dtype,  s.dtype, s.masked};
 }
 inline AttentionBackward backward_of(const AttentionPrefill& s) {
-  return {s.batch, s.q_heads, s.kv_heads, s.qk_dim, s.v_dim, s.q_len, s.kv_len, s.causal, s.window, s.dtype};
+  return {s.batch, s.q_heads, s.kv_heads, s.qk_dim, s.v_dim, s.q_len, s.kv_len, s.causal, s.window, s.dtype, s.masked};
 }
 
 }  // namespace plumbline

@@ -14,6 +14,8 @@ struct AttentionPrefill {
   /// 1 yes, 0 no, -1 "as this kernel set's serving stacks do" (resolved by the planner).
   int append = -1;
   DType dtype = DType::bf16, kv_dtype = DType::bf16;
+  /// A matrix is added to the scores: of a library's kernels some take none (model/stacks/pytorch/sdpa.hpp).
+  bool masked = false;
   bool operator==(const AttentionPrefill&) const = default;
   static const Facts<AttentionPrefill>& facts();
 };

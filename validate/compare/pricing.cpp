@@ -160,7 +160,8 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
   if (is_of_pytorch(row) && choice.name == "trt-llm") {
     // rows that were told another of its kernels; torchtitan's attention is PyTorch's FlashAttention-2
     const bool step = std::holds_alternative<AttentionDecode>(row.what.op);
-    choice.name = row.kernel == "flash" && !step ? "torchtitan" : "hf-sdpa";
+    if (row.kernel == "efficient") choice.name = "hf-sdpa-efficient";
+    else choice.name = row.kernel == "flash" && !step ? "torchtitan" : "hf-sdpa";
     return choice;
   }
   if (row.origin.stack == "vidur" && std::holds_alternative<Gemm>(row.what.op) && choice.name == "trt-llm") {

@@ -1,13 +1,17 @@
 // PyTorch: what torch.nn.functional and transformers call that is no library's of its own. Grouped products by CUTLASS,
-// attention by cuDNN, which scaled_dot_product_attention takes on Hopper.
+// attention by the kernels that scaled_dot_product_attention takes on the card (sdpa.hpp).
+#include <algorithm>
 #include <array>
 
 #include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/efficient_attention/plan_efficient.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
 #include "model/stacks/flash_attention/plan_backward.hpp"
+#include "model/stacks/flash_attention/second.hpp"
 #include "model/stacks/provider.hpp"
 #include "model/stacks/pytorch/plan_gemv.hpp"
 #include "model/stacks/pytorch/plan_grouped.hpp"
+#include "model/stacks/pytorch/sdpa.hpp"
 
 namespace plumbline {
 namespace {
@@ -19,6 +23,10 @@ enum PyTorchFamily : std::size_t {
   kGemv,
   kCudnnBackward,
   kCudnnRows,
+  kSecond,
+  kSecondBackward,
+  kEfficient,
+  kEfficientBackward,
   kPyTorchFamilies
 };
 
@@ -26,6 +34,9 @@ constexpr auto kPrefill =
     std::to_array<BandClass>({{Variant::usual, "cudnn_prefill"}, {Variant::encoder, "cudnn_encoder"}});
 constexpr auto kDecode = std::to_array<BandClass>({{Variant::usual, "cudnn_decode"}});
 constexpr auto kBackward = std::to_array<BandClass>({{Variant::usual, "cudnn_backward", false}});
+constexpr auto kFlashPrefill =
+    std::to_array<BandClass>({{Variant::usual, "flash_prefill", false}, {Variant::encoder, "flash_encoder", false}});
+constexpr auto kFlashBackward = std::to_array<BandClass>({{Variant::usual, "flash_backward", false}});
 constexpr auto kOneRow = std::to_array<BandClass>({{Variant::usual, "gemv"}});
 constexpr auto kGrouped = std::to_array<BandClass>({{Variant::usual, "grouped_mm"}});
 
@@ -62,7 +73,34 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
       .kind = "attention",
       .classes = kBackward},
      // its passes over rows: sums of dO O, dQ from its fp32 sums, dK and dV over query heads
-     {.name = "cudnn_rows", .op = "attention_backward", .required = false, .stand_in = "library.flash_append"}}};
+     {.name = "cudnn_rows", .op = "attention_backward", .required = false, .stand_in = "library.flash_append"},
+     // where FlashAttention-2 runs (flash_attention/earlier.cpp, flash_attention/provider.cpp) or memory-efficient kernels do
+     {.name = "flash_second",
+      .op = "attention_prefill",
+      .required = false,
+      .stand_in = "library.flash_prefill_mma",
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kFlashPrefill},
+     {.name = "flash_second_backward",
+      .op = "attention_backward",
+      .required = false,
+      .stand_in = "library.flash_second",
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kFlashBackward},
+     {.name = "efficient",
+      .op = "attention_prefill",
+      .required = false,
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kFlashPrefill},
+     {.name = "efficient_backward",
+      .op = "attention_backward",
+      .required = false,
+      .carry = {.fixed_in_cycles = true},
+      .kind = "attention",
+      .classes = kFlashBackward}}};
 
 /// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
 /// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
@@ -83,34 +121,78 @@ class PyTorch final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
 
   std::string_view assumption() const override {
-    return "attention of PyTorch: cuDNN's kernels, which are not published, cut as their launches were seen to be";
+    return "attention of PyTorch: on Hopper and B200 cuDNN's kernels, which are not published, cut as their launches "
+           "were seen "
+           "to be; elsewhere FlashAttention-2's, or memory-efficient ones where those can't run";
   }
 
   bool plan(const Question& q, Answer& out) const override {
-    const Variant variant = attention_variant(q.op);
-    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) {
-      require_tensor_path(prefill->dtype, q);
-      answer_attention(plan_flash_prefill(*prefill, false, q.rates, q.families, kCudnn), "cuDNN attention", variant, q,
-                       out);
-      return true;
-    }
-    if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) {
-      require_tensor_path(decode->dtype, q);
-      answer_attention(plan_flash_decode(*decode, q.rates, q.families, key_cutting(q), kCudnnDecode),
-                       "cuDNN split-KV attention", variant, q, out);
-      return true;
-    }
-    if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) {
-      require_tensor_path(backward->dtype, q);
-      answer_backward(*backward, q.families[kCudnnBackward], q.families[kCudnnRows], q, out, BackwardKernels::cudnn);
-      return true;
-    }
+    if (const auto* prefill = std::get_if<AttentionPrefill>(&q.op)) return answer_prefill(*prefill, q, out);
+    if (const auto* decode = std::get_if<AttentionDecode>(&q.op)) return answer_decode(*decode, q, out);
+    if (const auto* backward = std::get_if<AttentionBackward>(&q.op)) return answer_gradients(*backward, q, out);
     if (const auto* gemm = std::get_if<Gemm>(&q.op)) return answer_gemv(*gemm, q, out);
     const auto* grouped = std::get_if<GroupedGemm>(&q.op);
     return grouped != nullptr && answer_grouped(*grouped, q, out);
   }
 
  private:
+  static bool answer_prefill(const AttentionPrefill& s, const Question& q, Answer& out) {
+    const Variant variant = attention_variant(q.op);
+    const SdpaKernel kernel = sdpa_kernel(s, q.rates);
+    if (kernel == SdpaKernel::efficient && runs_efficient(s.dtype, std::max(s.qk_dim, s.v_dim), q)) {
+      efficient_attention::answer_forward(s, q.families[kEfficient], q, out);
+      out.unmeasured = !runs_sm80_kernels(q.rates);
+      return true;
+    }
+    require_tensor_path(s.dtype, q);
+    const bool second = kernel == SdpaKernel::flash2;
+    answer_attention(second
+                         ? plan_second_prefill(s, q.rates, q.families[kSecond], q.families[flash_attention::kCombine])
+                         : plan_flash_prefill(s, false, q.rates, q.families, kCudnn),
+                     second ? "attention" : "cuDNN attention", variant, q, out);
+    return true;
+  }
+
+  static bool answer_decode(const AttentionDecode& s, const Question& q, Answer& out) {
+    const Variant variant = attention_variant(q.op);
+    const SdpaKernel kernel = sdpa_kernel(s, q.rates);
+    if (kernel == SdpaKernel::efficient && runs_efficient(s.dtype, std::max(s.qk_dim, s.v_dim), q)) {
+      efficient_attention::answer_forward(prompt_of(s), q.families[kEfficient], q, out);
+      out.unmeasured = !runs_sm80_kernels(q.rates);
+      return true;
+    }
+    require_tensor_path(s.dtype, q);
+    const bool second = kernel == SdpaKernel::flash2;
+    answer_attention(second ? plan_second_prefill(prompt_of_groups(s), q.rates, q.families[kSecond],
+                                                  q.families[flash_attention::kCombine])
+                            : plan_flash_decode(s, q.rates, q.families, key_cutting(q), kCudnnDecode),
+                     second ? "split-KV attention" : "cuDNN split-KV attention", second ? Variant::usual : variant, q,
+                     out);
+    return true;
+  }
+
+  static bool answer_gradients(const AttentionBackward& s, const Question& q, Answer& out) {
+    const SdpaKernel kernel = sdpa_kernel(s, q.rates);
+    if (kernel == SdpaKernel::efficient && runs_efficient(s.dtype, std::max(s.qk_dim, s.v_dim), q)) {
+      efficient_attention::answer_backward(s, q.families[kEfficientBackward], q.families[flash_attention::kAppend], q,
+                                           out);
+      out.unmeasured = !runs_sm80_kernels(q.rates);
+      return true;
+    }
+    require_tensor_path(s.dtype, q);
+    if (kernel == SdpaKernel::flash2) {
+      answer_backward(s, q.families[kSecondBackward], q.families[flash_attention::kAppend], q, out,
+                      BackwardKernels::flash2);
+    } else {
+      answer_backward(s, q.families[kCudnnBackward], q.families[kCudnnRows], q, out, BackwardKernels::cudnn);
+    }
+    return true;
+  }
+
+  static bool runs_efficient(DType type, std::int64_t width, const Question& q) {
+    return q.families[kEfficient].on_file && efficient_attention::forward_kernel(type, width) != nullptr;
+  }
+
   /// Products of one row; all others are cuBLAS's, and so are these where no card was measured.
   static bool answer_gemv(const Gemm& shape, const Question& q, Answer& out) {
     const FamilyScalars& family = q.families[kGemv];
