@@ -90,11 +90,7 @@ double compiled_width(std::int64_t width) {
   return ceil_div(w, 64) * 64;
 }
 
-double doubled_width(std::int64_t width) {
-  double compiled = 64;
-  while (compiled < static_cast<double>(width)) compiled *= 2;
-  return compiled;
-}
+double width_in_64s(std::int64_t width) { return 64 * std::max(1.0, std::ceil(static_cast<double>(width) / 64)); }
 
 DType multiplied(DType type, DType kv_type, const Rates& m) {
   const bool takes = m.path.kind == TensorPath::Kind::wgmma && m.gpu.sm.tensor_flop_per_clk[DType::fp8] > 0;

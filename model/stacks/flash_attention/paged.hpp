@@ -51,8 +51,8 @@ double visible_blocks(double cached, double window, double keys);
 
 /// Widths of heads that kernels are compiled for.
 double compiled_width(std::int64_t width);
-/// The same where widths are compiled in powers of two from 64 on.
-double doubled_width(std::int64_t width);
+/// The same where widths are compiled in steps of 64.
+double width_in_64s(std::int64_t width);
 inline bool is_narrow(DType type) { return bits(type) <= 8; }
 /// What FA3 multiplies: operands of one type, the cache's; its callers round queries before they call. (hopper/flash_api.cpp:
 /// "query and key must have the same dtype"; vLLM's attention layer, query_quant.) FA2 has no such kernel, nor FA4, which

@@ -14,7 +14,7 @@
 
 namespace plumbline {
 
-using flash_attention::compiled_width, flash_attention::doubled_width, flash_attention::is_narrow,
+using flash_attention::compiled_width, flash_attention::width_in_64s, flash_attention::is_narrow,
     flash_attention::multiplied;
 
 namespace {
@@ -237,7 +237,7 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, 
   c.math = s.dtype;
   const bool narrow = cut.narrow_family != 0 && is_narrow(s.dtype) && m.path.kind == TensorPath::Kind::wgmma;
   c.family = &families[narrow ? cut.narrow_family : cut.family];
-  const auto compiled = cut.widths_double ? doubled_width : compiled_width;
+  const auto compiled = cut.widths_in_64s ? width_in_64s : compiled_width;
   const double qk_dim = compiled(s.qk_dim), v_dim = compiled(s.v_dim);
   const ScoreTile tile = score_tile(s, qk_dim, v_dim, cut, m);
   const double keys = tile.keys, packed = packed_heads(s, tile.rows, cut, m);

@@ -45,8 +45,8 @@ struct PrefillCut {
   std::size_t paged_family = 0;   ///< of FA3 over a cache in pages; 0: no such kernels, and none of 8 bits
   std::size_t write_family = flash_attention::kAppend;  ///< of the launch that writes new keys and values to the cache
   bool contiguous = false;                              ///< keys and values lie one behind the other, and not in pages
-  bool widths_double = false;  ///< heads' widths are compiled in powers of two from 64 on, as cuDNN's are
-  bool dealt = false;          ///< CTAs, as many as SMs, take tiles as they become free, those of a head in turn
+  bool widths_in_64s = false;                           ///< heads' widths are compiled in steps of 64, as cuDNN's are
+  bool dealt = false;  ///< CTAs, as many as SMs, take tiles as they become free, those of a head in turn
 };
 
 struct DecodeCut {

@@ -104,9 +104,10 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
 
 /// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
 /// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
-/// Heads of 80 and 96 columns run the kernels of 128: by name, and in their time (H200, 2026-11-24).
+/// Heads of 80 and 96 columns run the kernels of 128: by name, and in their time (H200, 2026-11-24); those of 192 have their own,
+/// by name (64x128x192, H200, 2026-11-29).
 constexpr PrefillCut kCudnn{
-    .packs_heads = false, .longest_first = false, .tiles_by_mask = false, .widths_double = true, .dealt = true};
+    .packs_heads = false, .longest_first = false, .tiles_by_mask = false, .widths_in_64s = true, .dealt = true};
 /// By its grids (H200, 2026-11-23): 8 parts of the keys of 32 heads, none of 128 heads nor of 129 keys; two halves of 256
 /// columns.
 constexpr DecodeCut kCudnnDecode{2, 128, true};
