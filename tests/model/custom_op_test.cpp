@@ -34,6 +34,15 @@ TEST(CustomOp, AStreamTakesItsBytesAtDramSpeedAndALaunch) {
   EXPECT_NEAR(p.dram_bytes().in(units::MB), 100, 1e-9);
 }
 
+/// One that only writes waits for no answer of DRAM, one that reads as little does.
+TEST(CustomOp, WhatReadsNothingDoesNotWaitForDram) {
+  CustomOp reads, writes;
+  reads.read = writes.write = 128.0 * units::B;
+  reads.ctas = writes.ctas = 1;
+  const Seconds latency = toy_machine().rates().dram_latency;
+  EXPECT_LT(us(writes), us(reads) - 0.25 * latency.in(units::us));
+}
+
 /// 10 GFLOP at 10 TFLOP/s: 1000 us, and the launch.
 TEST(CustomOp, ATensorOperatorRunsAtTheTensorRate) {
   CustomOp op;

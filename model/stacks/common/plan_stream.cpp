@@ -85,7 +85,7 @@ void hold_in_l2(Demand& d, Bytes held, const Rates& m) {
 
 bool only_streams(const Op& op) {
   if (const auto* custom = std::get_if<CustomOp>(&op)) {
-    return custom->instructions <= 0 && custom->chain <= 0 && custom->in_flight <= Bytes{};
+    return custom->chain <= 0 && custom->in_flight <= Bytes{};
   }
   const auto* row = std::get_if<Rowwise>(&op);
   return row != nullptr && !row_of(row->kind).statistic;

@@ -12,7 +12,8 @@ double tensor_clk(const Work& work, double ctas, const StreamingMultiprocessor& 
 /// One pass over the operator's compulsory bytes with its arithmetic spread over the same CTAs. `warm`: inputs and
 /// outputs that fit stay in L2 (a producer has just written them).
 Demand stream_demand(const Work& work, const Rates& rates, bool warm);
-/// A kernel that does nothing but pass through its operands, with no scalars of its own.
+/// A kernel that does nothing but pass through its operands once, however many instructions that takes it: none of its
+/// loads waits for another, and it has no bytes in flight of its own.
 bool only_streams(const Op& op);
 /// Of a demand that is cold, as one of a step: L2 holds so many of the bytes that it reads, and what it writes replaces lines
 /// that something else wrote before, which go to DRAM meanwhile at whatever time its own do.
