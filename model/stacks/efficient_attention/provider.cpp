@@ -8,8 +8,8 @@
 namespace plumbline {
 namespace {
 
-constexpr auto kForwardClasses = std::to_array<BandClass>({{Variant::usual, "flash_prefill", false}});
-constexpr auto kBackwardClasses = std::to_array<BandClass>({{Variant::usual, "flash_backward", false}});
+constexpr auto kForwardClasses = std::to_array<BandClass>({{Variant::usual, "efficient_prefill"}});
+constexpr auto kBackwardClasses = std::to_array<BandClass>({{Variant::usual, "efficient_backward"}});
 
 enum Families : std::size_t { kForward, kBackward, kStreams };
 constexpr std::array<FamilyDeclaration, 3> kDeclared{{{.name = "efficient",
