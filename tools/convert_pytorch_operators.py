@@ -14,7 +14,7 @@ import gzip
 import json
 import os
 
-from measurement_csv import COLUMNS, Output, shape_text
+from measurement_csv import COLUMNS, Output, shape_text, sides
 
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "tf32": "tf32", "int8": "int8", "fp8_tensor": "fp8", "fp8_row": "fp8",
           "fp8_block": "fp8"}
@@ -149,10 +149,13 @@ def write_sparse(root, side):
         next(lines)
         for line, text in enumerate(lines, start=2):
             case = json.loads(text)
-            if case["set"] != side or case.get("layout") == "kn":
+            if case.get("layout") == "kn":
                 continue
             op, shape = ("gemm_sparse24", {"M": case["m"], "N": case["n"], "K": case["k"]}) if case["kind"] == "sparse" else \
                 ("sparsify24", {"rows": case["n"], "cols": case["k"]})
+            held_out = case["set"] == "heldout" or sides([(op, shape_text(shape))])[0]
+            if held_out != (side == "heldout"):
+                continue
             row = [op, DTYPES[case["dtype"]], shape_text(shape), f"{sum(launch[3] for launch in case['launches']):.3f}", "",
                    "pytorch-2.11", "cusparselt", "burst", "kernels", f"products_sparse:{line}"]
             writer.writerow(row + (["yes"] if side == "heldout" else []))

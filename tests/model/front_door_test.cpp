@@ -40,7 +40,7 @@ TEST(Provenance, IsOfTheKernelsClassAndTheNumberFormat) {
     EXPECT_EQ(of(gemm(dtype), "h200_sxm", "own"), Provenance::never_measured) << dtype;
   }
   EXPECT_EQ(of(GemmSparse24{512, 4096, 4096, {}}, "h200_sxm", "trt-llm"), Provenance::measured);
-  EXPECT_EQ(of(GemmSparse24{512, 4096, 4096, {}}, "b200_sxm", "trt-llm"), Provenance::never_measured);
+  EXPECT_EQ(of(GemmSparse24{512, 4096, 4096, {}}, "b200_sxm", "trt-llm"), Provenance::other_generation);
   EXPECT_EQ(of(Spmv{4096, 4096, 65536}, "h200_sxm", "own"), Provenance::never_measured);
   EXPECT_EQ(of(gemm("bf16"), "b200_sxm", "trt-llm"), Provenance::other_generation);
   EXPECT_EQ(of(gemm("bf16"), "h100_pcie", "trt-llm"), Provenance::same_generation);

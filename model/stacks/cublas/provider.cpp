@@ -26,7 +26,8 @@ constexpr auto kScaledBlocks =
 constexpr auto kXmmaTiles = std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}});
 constexpr auto kIntegers = std::to_array<BandClass>({{Variant::usual, "gemm_int8"}, {Variant::math_8bit, "gemm_int8"}});
 constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}});
-constexpr auto kSparseTiles = std::to_array<BandClass>({{Variant::sparse, "gemm_sparse24"}});
+constexpr auto kSparseTiles =
+    std::to_array<BandClass>({{Variant::usual, "gemm_sparse24"}, {Variant::sparse, "gemm_sparse24"}});
 constexpr auto kPruned = std::to_array<BandClass>({{Variant::usual, "sparsify24"}});
 constexpr auto kGroups = std::to_array<BandClass>({{Variant::usual, "grouped_gemm"}});
 

@@ -125,7 +125,7 @@ Demand cublas::sparsify_demand(const Sparsify24& s, const Work& w, const FamilyS
   out.step_latency = m.dram_latency + family.step;
   out.l2 = w.bytes() / static_cast<double>(out.plan.ctas);
   out.dram_read = w.read;
-  out.dram_write = w.write > m.l2_kept ? w.write : Bytes{};
+  out.dram_write = w.write;
   return out;
 }
 

@@ -78,6 +78,9 @@ const Recurrence* in_chunks(const Question& q, std::size_t family) {
   return shape != nullptr && runs_in_chunks(*shape) && q.families[family].on_file ? shape : nullptr;
 }
 
+/// Chunks are multiplied in 32 bits at most.
+bool has_kernels(DType type) { return bits(type) <= 32; }
+
 class FlashLinearAttention final : public Provider {
  public:
   std::string_view name() const override { return "fla"; }
@@ -85,7 +88,7 @@ class FlashLinearAttention final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
   bool plan(const Question& q, Answer& out) const override {
     const auto* shape = std::get_if<Recurrence>(&q.op);
-    if (shape == nullptr) return false;
+    if (shape == nullptr || !has_kernels(shape->dtype)) return false;
     const auto family = [&](FlaFamily number) { return &q.families[number]; };
     const FamilyScalars& rows = q.families[kRows];
     if (runs_in_chunks(*shape)) {
@@ -112,7 +115,7 @@ class MambaSsm final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
   bool plan(const Question& q, Answer& out) const override {
     const auto* shape = std::get_if<Recurrence>(&q.op);
-    if (shape == nullptr) return false;
+    if (shape == nullptr || !has_kernels(shape->dtype)) return false;
     if (is_selective_scan(*shape)) {
       if (!q.families[kSelective].on_file) return false;
       answer_selective_scan(*shape, q.families[kSelective], q, out);
