@@ -116,10 +116,10 @@ GemmChoice cublas::plan_sparse(const Context& c, GemmCache& cache) {
 }
 
 Demand cublas::sparsify_demand(const Sparsify24& s, const Work& w, const FamilyScalars& family, const Rates& m) {
-  constexpr double kRows = 32, kCols = 64, kWarp = 32, kMostCtas = 32;
+  constexpr double kRows = 32, kCols = 64, kThreadsOfCta = 32, kMostCtas = 32;
   Demand out;
   out.plan.ctas = static_cast<std::int64_t>(std::ceil(d(s.rows) / kRows) * std::ceil(d(s.cols) / kCols));
-  out.plan.threads = static_cast<std::int64_t>(kWarp);
+  out.plan.threads = static_cast<std::int64_t>(kThreadsOfCta);
   out.plan.ctas_per_sm = static_cast<std::int64_t>(kMostCtas);
   out.issue_clk = family.step_clk;
   out.step_latency = m.dram_latency + family.step;
