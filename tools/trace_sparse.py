@@ -2,13 +2,13 @@
 """Times products of weights that are 2:4 sparse, by cuSPARSELt through PyTorch, and the launch that prunes and compresses a
 weight both ways, as training does: kernels' names, grids and times, from a cold L2, by PyTorch's profiler.
 
-    tools/trace_sparse.py --list > CASES.jsonl
+    tools/trace_sparse.py --list first|second > CASES.jsonl
     tools/trace_sparse.py --cases CASES.jsonl --out FOLDER [--until SECONDS]
 
 --list: sizes drawn by a seed, one JSON object a line; `set` is the side (`validate sides` of the built program says which
 training sizes the project's rule holds out; these are drawn again; what is drawn for `heldout` is held out whatever the
 rule says). `kind` sparse: y^T = W x^T, W [n,k] compressed; layout nk: x [m,k] lies in rows, kn: its transpose does (what
-follows another such product, whose result is y^T). `kind` sparsify: W [n,k] into both compressed copies
+follows another such product, whose result is y^T; of the second draw, which is held out whole, none). `kind` sparsify: W [n,k] into both compressed copies
 (torch._sparse_semi_structured_tile). FOLDER/products_sparse.jsonl: each case with its launches, as tools/trace_products.py has it.
 """
 import argparse
@@ -18,9 +18,10 @@ import random
 
 import trace_products as products
 
-SEEDS = {"train": 20261229, "heldout": 20261230}
-EACH = {"train": {("sparse", "bfloat16"): 130, ("sparse", "float16"): 30, ("sparsify", "bfloat16"): 30},
-        "heldout": {("sparse", "bfloat16"): 50, ("sparse", "float16"): 20, ("sparsify", "bfloat16"): 15}}
+SEEDS = {"first": {"train": 20261229, "heldout": 20261230}, "second": {"heldout": 20261231}}
+EACH = {"first": {"train": {("sparse", "bfloat16"): 130, ("sparse", "float16"): 30, ("sparsify", "bfloat16"): 30},
+                  "heldout": {("sparse", "bfloat16"): 50, ("sparse", "float16"): 20, ("sparsify", "bfloat16"): 15}},
+        "second": {"heldout": {("sparse", "bfloat16"): 60, ("sparse", "float16"): 30, ("sparsify", "bfloat16"): 15}}}
 
 
 def drawn(draw, kind, dtype):
@@ -37,10 +38,10 @@ def operator(case):
     return name, ";".join(f"{key}={size}" for key, size in zip(keys, sizes))
 
 
-def cases():
+def cases(which):
     import measurement_csv
-    for side, counts in EACH.items():
-        draw = random.Random(SEEDS[side])
+    for side, counts in EACH[which].items():
+        draw = random.Random(SEEDS[which][side])
         for (kind, dtype), count in counts.items():
             while count:
                 case = {"set": side, **drawn(draw, kind, dtype)}
@@ -48,6 +49,8 @@ def cases():
                     continue
                 if side == "train" and kind == "sparse" and measurement_csv.sides([operator(case)])[0]:
                     continue
+                if kind == "sparse" and which == "second":
+                    case["layout"] = "nk"
                 count -= 1
                 yield case
 
@@ -69,13 +72,13 @@ def action_of(_, case):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--list", choices=SEEDS)
     parser.add_argument("--cases")
     parser.add_argument("--out")
     parser.add_argument("--until", type=float, default=1e9, help="begin no group after this many seconds")
     args = parser.parse_args()
     if args.list:
-        for case in cases():
+        for case in cases(args.list):
             print(json.dumps(case))
         return
     products.action_of = action_of
