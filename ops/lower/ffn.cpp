@@ -188,10 +188,10 @@ void combine(Step& s, const FfnSpec& f) {
   s.linear("latent_up"_node, s.tokens, s.hidden, f.latent);
 }
 
-}  // namespace
-
 /// What compresses the weights of a dense FFN, where they are trained 2:4 sparse.
 constexpr NodeTag kPruneUp = "up_prune"_node, kPruneGate = "gate_prune"_node, kPruneDown = "down_prune"_node;
+
+}  // namespace
 
 void dense_ffn(Step& s, const FfnSpec& f, std::int64_t width, const FfnNames& names) {
   const std::int64_t own = s.share(width);

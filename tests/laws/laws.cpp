@@ -107,7 +107,7 @@ bool keeps(const Bounds& bounds) {
 /// TensorRT-LLM's more work: 31 of 3009 pairs where 30 were allowed.
 /// Since cuBLAS's products by mma.sync have scalars of more recorded ones (2026-11-28), the worst of higher tensor rates is x1.091.
 /// Since pruning was added to what is drawn (2026-11-29), sixteen pairs of work that is dealt out once are drawn where fifteen
-/// were; none of the operator that was added.
+/// were allowed; none of the operator that was added.
 constexpr Bounds kBounds[] = {{"ideal", 3000, 0, 0, 1, 0},
                               {"own", 8000, 0.022, 0.0165, 1.10, 0.7},
                               {"trt-llm", 5000, 0.1, 0, 3, 1.05},

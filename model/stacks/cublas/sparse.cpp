@@ -31,7 +31,7 @@ class SparsePlanner {
     constexpr double kStep = 64, kBarriers = 3072;  // columns of K; bytes beside the ring
     TileCosts e = gemm::tile_costs(c, kTile, kStep, true);
     e.persistent = true;
-    e.cluster = rows_of_cluster();
+    e.cluster = e.cluster_cols = ctas_of_cluster();
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
     e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;
@@ -39,20 +39,10 @@ class SparsePlanner {
     return e;
   }
 
-  /// What CTAs of a cluster share, rows of x, each fetches a part of for all; rows that the operands do not have are asked of L2
-  /// all the same (gemm::outside_clk): 192 of 256 where there are 64 tokens.
+  /// Where there are 64 tokens, 192 of a tile's 256 rows of x are not there.
   void adapt(TileLayout& t) const {
-    const TileCosts& e = *t.costs;
-    t.tiles_n = e.cluster * std::ceil(t.tiles_n / e.cluster);
-    t.tiles = t.tiles_m * t.tiles_n * c.task.batch;
-    const double a = e.a * std::min(1.0, c.task.m / (t.tiles_m * e.tile_m));
-    const double w = e.w * std::min(1.0, c.task.n / (t.tiles_n * e.tile_n));
-    t.delivered = a * (1 - 1 / e.cluster);
-    t.l2_bytes = kLookedUp * (a + w - t.delivered) * 0.5 * (1 + c.starts.lines);
-    const double each =
-        (t.tiles_m * e.tile_m - c.task.m) / t.tiles_m / e.cluster + (t.tiles_n * e.tile_n - c.task.n) / t.tiles_n;
-    const double at_once = std::min(t.tiles, c.rates.sm_count);
-    t.port_fill_clk = gemm::outside_clk(each, at_once) * at_once;
+    cublas::share_in_clusters(t, c);
+    t.l2_bytes *= kLookedUp;
   }
 
   /// SMs that hold no whole cluster are idle in each turn but the last.
@@ -65,8 +55,8 @@ class SparsePlanner {
     return s;
   }
 
-  /// K whole, or in halves that both have a place ("segment_k_on"; in bf16 12 of 12 recorded products of up to half of the SMs'
-  /// tiles and K of 8576 and more, none of 59 below). Last turns of more tiles are cut too, but take as long as whole ones.
+  /// K whole, or in halves that both have a place ("segment_k_on"; in bf16 8 of 9 recorded products of up to half as many tiles
+  /// as SMs and K of 8576 and more, the ninth in 11 parts, none of 50 below). Last turns of more tiles are cut too, but take as long as whole ones.
   template <class Visit>
   void for_each_split(const TileLayout& t, const Visit& visit) const {
     constexpr double kLeastSteps = 128;
@@ -77,7 +67,7 @@ class SparsePlanner {
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     Demand d = gemm::launch_demand(c, t, split, traffic);
     if (traffic == Traffic::counted) d.dram_read = (cublas::walked_bytes(c) + c.task.bias_bytes) * units::B;
-    d.l2_limit = L2Limit::lines;  // CTAs fetch alone: 9.5 TB/s of 95 of them, 10.2 of 132
+    d.l2_limit = L2Limit::lines;  // CTAs fetch alone: 9.5 TB/s of 95 of them, some 10 of 132
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + split.meet_clk * c.clk;
     d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
                                              : "to load code, tensor maps and what they describe";
@@ -94,12 +84,12 @@ class SparsePlanner {
   }
 
  private:
-  /// Of what is asked of L2; the rest meets a neighbour's request for the same lines. (26 training products of whole tiles that
-  /// take more than a turn: 10.2 TB/s where L2 gives 9.1 of distinct lines.)
+  /// Of what is asked of L2; the rest meets a neighbour's request for the same lines. (Training products
+  /// of more than a turn take some 10 TB/s, a median of 16 with K above 2000, where L2 gives 9.1 of distinct lines.)
   static constexpr double kLookedUp = 0.89;
-  static constexpr Seconds kClear = 0.8e-6 * units::s;  ///< its own time, a median of 62
+  static constexpr Seconds kClear = 0.8e-6 * units::s;  ///< its own time, a median of 122
 
-  double rows_of_cluster() const { return c.task.math == DType::fp16 ? 4 : 1; }
+  double ctas_of_cluster() const { return c.task.math == DType::fp16 ? 4 : 1; }
 
   const Context& c;
 };

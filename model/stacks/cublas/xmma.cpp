@@ -71,24 +71,7 @@ class XmmaPlanner {
     return rows < 2 * std::ceil(c.task.m / e.tile_m) && e.cluster_cols < 2 * std::ceil(c.task.n / e.tile_n);
   }
 
-  /// Tiles fill whole clusters; what CTAs of one share, each fetches a part of for all.
-  void adapt(TileLayout& t) const {
-    const TileCosts& e = *t.costs;
-    const double rows = e.cluster / e.cluster_cols;
-    t.tiles_m = rows * std::ceil(t.tiles_m / rows);
-    t.tiles_n = e.cluster_cols * std::ceil(t.tiles_n / e.cluster_cols);
-    t.tiles = t.tiles_m * t.tiles_n * c.task.batch;
-    // rows that the operands do not have are not fetched
-    const double a = e.a * std::min(1.0, c.task.m / (t.tiles_m * e.tile_m));
-    const double w = e.w * std::min(1.0, c.task.n / (t.tiles_n * e.tile_n));
-    t.delivered = a * (1 - 1 / e.cluster_cols) + w * (1 - 1 / rows);
-    t.l2_bytes = (a + w - t.delivered) * 0.5 * (1 + c.starts.lines);
-    // those of the result's last tiles are asked for all the same
-    const double each = (t.tiles_m * e.tile_m - c.task.m) / t.tiles_m / e.cluster_cols +
-                        (t.tiles_n * e.tile_n - c.task.n) / t.tiles_n / rows;
-    const double at_once = std::min(t.tiles, c.rates.sm_count);
-    t.port_fill_clk = gemm::outside_clk(each, at_once) * at_once;
-  }
+  void adapt(TileLayout& t) const { cublas::share_in_clusters(t, c); }
 
   /// SMs that hold no cluster of the size are idle: counted as if they had a CTA in each turn but the last. Parts of K meet in
   /// the same launch ("segment_k_on").
@@ -184,6 +167,24 @@ constexpr double kSmsOfPairs = 8;
 }  // namespace
 
 double cublas::sms_of_asked_card() { return std::accumulate(kGpcs.begin(), kGpcs.end(), kSmsOfPairs); }
+
+void cublas::share_in_clusters(TileLayout& t, const Context& c) {
+  const TileCosts& e = *t.costs;
+  const double rows = e.cluster / e.cluster_cols;
+  t.tiles_m = rows * std::ceil(t.tiles_m / rows);
+  t.tiles_n = e.cluster_cols * std::ceil(t.tiles_n / e.cluster_cols);
+  t.tiles = t.tiles_m * t.tiles_n * c.task.batch;
+  // rows that the operands do not have are not fetched
+  const double a = e.a * std::min(1.0, c.task.m / (t.tiles_m * e.tile_m));
+  const double w = e.w * std::min(1.0, c.task.n / (t.tiles_n * e.tile_n));
+  t.delivered = a * (1 - 1 / e.cluster_cols) + w * (1 - 1 / rows);
+  t.l2_bytes = (a + w - t.delivered) * 0.5 * (1 + c.starts.lines);
+  // those of the result's last tiles are asked for all the same
+  const double each = (t.tiles_m * e.tile_m - c.task.m) / t.tiles_m / e.cluster_cols +
+                      (t.tiles_n * e.tile_n - c.task.n) / t.tiles_n / rows;
+  const double at_once = std::min(t.tiles, c.rates.sm_count);
+  t.port_fill_clk = gemm::outside_clk(each, at_once) * at_once;
+}
 
 double cublas::ctas_in_clusters(double size, double sm_count) {
   if (size <= 2) return size * std::max(1.0, std::floor(sm_count / size));

@@ -12,6 +12,10 @@ namespace plumbline::cublas {
 /// 16). Another card is taken to have as large a share.
 double ctas_in_clusters(double size, double sm_count);
 
+/// Tiles of a layout fill whole clusters, of `cluster_cols` CTAs along N and the rest of `cluster` along M; what CTAs of one share,
+/// each fetches a part of for all. Rows that the operands do not have are asked of L2 all the same (gemm::outside_clk).
+void share_in_clusters(gemm::TileLayout& layout, const gemm::Context& context);
+
 GemmChoice plan_xmma(const gemm::Context& context, GemmCache& cache);
 
 /// SMs of the card whose answers of cuBLASLt are on file.
