@@ -201,6 +201,16 @@ void carry_losses(RateScalars& scalars, const Gpu& gpu) {
   }
 }
 
+/// Shares of the tensor peak that launches of one length or another were measured to reach belong to the instructions that they
+/// were measured with: those of warpgroups bring a Hopper to its cap within a launch. A card whose units have mma.sync alone takes
+/// none of it over: the clock that power leaves stands for them, and an A100's own share is 1 but for a hundredth. (A GeForce's
+/// units of half the rate are busy in FlashAttention-2 all the time: 169 TFLOP/s of 165 at the rated clock are in print.)
+void carry_tensor_shares(Rates& m, const Gpu& donor) {
+  using Kind = TensorPath::Kind;
+  if (m.path.kind != Kind::mma_sync || tensor_path(donor).kind == Kind::mma_sync) return;
+  m.tensor_fraction = m.tensor_steady_fraction = 1;
+}
+
 /// A slot feeds a board with 75 W and no more (PCI Express Card Electromechanical Specification: 10 W of 3.3 V, 66 of 12 V). One
 /// that has no connector besides (L4, T4) cannot draw more until a slow regulator acts: its bursts are at the cap too.
 bool is_fed_by_its_slot(const Gpu& gpu) {
@@ -280,6 +290,7 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
     m.gap_graph = std::min(m.gap_graph, own);
     m.kernel_change = Seconds{};
   }
+  if (scalars.donor && scalars.power) carry_tensor_shares(m, *donor);
   read_families(calibration, scalars, parts, assumptions);
   if (scalars.donor) carry_losses(scalars, gpu);
   return scalars;
