@@ -8,14 +8,15 @@ namespace plumbline {
 
 enum class SdpaKernel { cudnn, flash2, efficient };
 
-/// cuDNN's come first on 9.0 and 10.0 (check_prefer_cudnn_attention(), cuDNN above 9.15), FlashAttention-2's on other cards from
+/// cuDNN's come first on 9.0, 10.0 and 10.3 (check_prefer_cudnn_attention(), cuDNN above 9.15; 10.3 since pull request 170800 of
+/// December 2025, that is from 2.10 or 2.11 on), FlashAttention-2's on other cards from
 /// 8.0 on, memory-efficient ones behind both. cuDNN takes 16 bits (check_dtypes_low_precision()), and matrices added to scores;
 /// FlashAttention-2 takes 16 bits, keys as wide as values, up to 256 columns (check_head_dim_size_flash()), no matrix
 /// (check_for_attn_mask()), and a causal mask of as many queries as keys (check_flash_causal_non_square_seqlens()). Where none of
 /// them runs, which is where heads share keys that FlashAttention-2 does not take, PyTorch writes the scores out: no operator of
 /// attention's, priced as cuDNN's where that comes first and as memory-efficient elsewhere.
-/// A descriptor's numbers do not tell 10.3 from 10.0, whose cuDNN comes behind FlashAttention-2; and PyTorch takes Triton's
-/// attention on AMD, which nobody measured: both are priced as cuDNN's.
+/// Before it a B300 took FlashAttention-2's, by mma.sync, which a descriptor's numbers do not tell. PyTorch takes Triton's
+/// attention on AMD, which nobody measured: it is priced as cuDNN's.
 SdpaKernel sdpa_kernel(const AttentionPrefill& shape, const Rates& rates);
 /// 8.6 and 8.9 refuse FlashAttention-2's gradients of heads of 193 to 224 columns
 /// (check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89()).
