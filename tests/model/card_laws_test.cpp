@@ -236,6 +236,30 @@ TEST(CardLaws, ABoardFedByItsSlotHasNoBurst) {
   EXPECT_GT(*on("l40s", s).power, machines().gpu("l40s").tdp) << "it has a connector";
 }
 
+/// What warpgroup instructions leave of a Hopper's peak within a launch is no share of mma.sync's: such a card takes none over, as an
+/// A100 has none, and units of half the rate are then busy through nearly all of FlashAttention-2's prompts.
+TEST(CardLaws, MmaSyncTakesNoShareOfTheTensorRateOver) {
+  for (const std::string& card : kCards) {
+    const Machine& m = machines().get({card, MachineOptions{"hf-sdpa"}});
+    const bool mma_sync = m.gpu().sm.matrix_unit == MatrixUnit::mma_sync;
+    const double an_a100s = 0.93;  // in long launches; 0.99 in short ones
+    EXPECT_EQ(m.rates().tensor_fraction >= an_a100s, mma_sync) << card;
+    EXPECT_EQ(m.rates().tensor_steady_fraction >= an_a100s, mma_sync) << card;
+  }
+  for (const std::string card : {"rtx_4090", "rtx_5090", "l20"}) {
+    AttentionPrefill s{4, 32, 32, 128, 128, 8192, 8192};
+    s.causal = false;
+    s.append = 0;
+    const OpPrediction p = on(card, s, "hf-sdpa");
+    const Gpu gpu = machines().gpu(card);
+    const double done = 4.0 * 4 * 32 * 8192.0 * 8192 * 128 / p.time.in(units::s);
+    const double peak =
+        static_cast<double>(gpu.sm_count) * gpu.sm.tensor_flop_per_clk[DType::bf16] * gpu.boost_clock.in(units::Hz);
+    EXPECT_GT(done, 0.8 * peak) << card;
+    EXPECT_LT(done, peak) << card;
+  }
+}
+
 /// Up to 16 parts meet in a cluster: a merge that takes no longer for more of them; beyond it goes by bytes.
 TEST(CardLaws, PartsOfDecodeMeetInACluster) {
   AttentionDecode s{1, 8, 1, 128, 128, 4096};
