@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kAnyWidth = 65536;
 constexpr double kQuarters = 4, kSectorBytes = 32;
 
-// bits, widest, queries, keys, warps, registers, shared, instructions, wait, wavefronts, sectors
+// bits, widest, queries, keys, warps, registers, shared, instructions, wait, wavefronts, sectors; backward: sums
 constexpr std::array<Kernel, 6> kForward{{{16, 64, 64, 64, 4, 128, 18944, 1260, 4.4, 898, 648},
                                           {16, 128, 64, 128, 8, 128, 52224, 3097, 5.4, 2827, 2320},
                                           {16, kAnyWidth, 32, 128, 4, 122, 51200, 3020, 6.7, 3551, 6861},
@@ -29,12 +29,12 @@ constexpr std::array<Kernel, 6> kForward{{{16, 64, 64, 64, 4, 128, 18944, 1260, 
                                           // not counted: of twice the width of the one before, in half the rows
                                           {32, kAnyWidth, 32, 128, 4, 168, 76288, 10944, 2.8, 7096, 6861}}};
 constexpr std::array<Kernel, 6> kBackward{{{16, 64, 64, 64, 4, 162, 42240, 2237, 6.9, 1796, 3819},
-                                           {16, 128, 128, 128, 16, 128, 133632, 14545, 8.0, 13976, 18062},
-                                           {16, kAnyWidth, 128, 64, 8, 151, 60928, 18397, 9.9, 15777, 79303},
+                                           {16, 128, 128, 128, 16, 128, 133632, 14545, 8.0, 13976, 18062, 0.08},
+                                           {16, kAnyWidth, 128, 64, 8, 151, 60928, 18397, 9.9, 15777, 79303, 1.3},
                                            {32, 64, 64, 64, 4, 232, 53504, 7972, 3.6, 5095, 7940},
                                            {32, 128, 128, 64, 8, 224, 121344, 27093, 3.7, 19599, 23142},
                                            // not counted: of twice the width of the one before
-                                           {32, kAnyWidth, 128, 64, 8, 230, 121344, 54186, 3.7, 39198, 79303}}};
+                                           {32, kAnyWidth, 128, 64, 8, 230, 121344, 54186, 3.7, 39198, 46284}}};
 
 const Kernel* find(std::span<const Kernel> kernels, DType type, std::int64_t width) {
   const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const Kernel& k) {
@@ -119,10 +119,29 @@ std::vector<double> blocks_of_tiles(const AttentionPrefill& s, const Kernel& k) 
   return steps;
 }
 
-/// Tiles of queries that see a part's blocks of keys: every `parts`-th block is one part's.
-std::vector<double> tiles_of_parts(const AttentionBackward& s, const Kernel& k, double parts) {
+/// As counted, less the sums of dO O: a part had as many tiles of queries as steps, of wide heads (6 parts) fewer.
+Kernel step_alone(Kernel k) {
+  constexpr double kCountedKeys = 2048, kCountedParts = 6;
+  const double steps_a_tile = k.widest == kAnyWidth ? kCountedKeys / k.keys / kCountedParts : 1;
+  const double share = steps_a_tile / (steps_a_tile + k.sums);
+  k.instructions *= share;
+  k.wavefronts *= share;
+  k.sectors *= share;
+  return k;
+}
+
+/// dO O of a tile of queries, in steps. Kernels for any width go through its columns one by one, others always four times.
+double sums_of_tile(const Kernel& k, const AttentionBackward& s) {
+  constexpr double kCountedWidth = 256;
+  return k.sums * (k.widest == kAnyWidth ? static_cast<double>(s.v_dim) / kCountedWidth : 1);
+}
+
+/// Tiles of queries that see a part's blocks of keys, every `parts`-th block being one part's, behind the sums of dO O, which
+/// each part takes of all queries, whatever the mask.
+std::vector<double> steps_of_parts(const AttentionBackward& s, const Kernel& k, double parts) {
   const double queries = static_cast<double>(s.q_len), keys = static_cast<double>(s.kv_len);
-  std::vector<double> steps(static_cast<std::size_t>(parts), 0.0);
+  const double sums = ceil_div(queries, k.queries) * sums_of_tile(k, s);
+  std::vector<double> steps(static_cast<std::size_t>(parts), sums);
   std::size_t part = 0;
   for (double block = 0; block < ceil_div(keys, k.keys); ++block) {
     const double first = s.causal ? std::clamp(block * k.keys - (keys - queries), 0.0, queries - 1) : 0;
@@ -170,7 +189,7 @@ void answer_forward(const AttentionPrefill& s, const FamilyScalars& family, cons
 void answer_backward(const AttentionBackward& s, const FamilyScalars& family, const FamilyScalars& streams,
                      const Question& q, Answer& out) {
   const Rates& m = q.rates;
-  const Kernel& k = *backward_kernel(s.dtype, std::max(s.qk_dim, s.v_dim));
+  const Kernel k = step_alone(*backward_kernel(s.dtype, std::max(s.qk_dim, s.v_dim)));
   const double heads = static_cast<double>(s.batch * s.q_heads), es = bytes_of(s.dtype);
   const double queries = heads * static_cast<double>(s.q_len), values = queries * static_cast<double>(s.qk_dim);
   const double keys = heads * static_cast<double>(s.kv_len * (s.qk_dim + s.v_dim));
@@ -186,7 +205,7 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   out.launch("clear", streams) = pass(0, sums, 0, m, warm);
   Demand d;
   step_demand(d, k, static_cast<double>(3 * s.qk_dim + 2 * s.v_dim), s.dtype, m);
-  deal(d, tiles_of_parts(s, k, key_parts(k, s)), heads, share_of(d, k, m, family), m);
+  deal(d, steps_of_parts(s, k, key_parts(k, s)), heads, share_of(d, k, m, family), m);
   d.dram_read = (3 * values * es + keys * es + 8 * queries) * units::B;
   d.dram_write = (values + keys) * es * units::B;
   launch_as_found(out, q, "memory-efficient attention backward", d, family);

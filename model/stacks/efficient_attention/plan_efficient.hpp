@@ -17,6 +17,10 @@ struct Kernel {
   double wait_clk = 0;      ///< clocks from an instruction of a warp to its next, had it the quarter for itself
   double wavefronts = 0;    ///< of shared memory, a step
   double sectors = 0;       ///< of 32 bytes that L2 looks up, a step
+  /// Backward, 16 bits: what a tile of queries' sums of dO O take (computeDelta() of kernel_backward.h), in steps; of kernels
+  /// for any width, of 256 columns. Their loop runs for each column there, not for each load, as num_iters is too many. From
+  /// training rows of an H200; of 64 columns they show none, and fp32 has launches of their own.
+  double sums = 0;
 };
 
 /// The first that takes such heads; null where there is none.
