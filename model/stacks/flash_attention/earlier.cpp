@@ -5,31 +5,17 @@
 #include "model/stacks/flash_attention/plan_backward.hpp"
 #include "model/stacks/flash_attention/plan_first.hpp"
 #include "model/stacks/flash_attention/second.hpp"
+#include "model/stacks/flash_attention/second_families.hpp"
 #include "model/stacks/provider.hpp"
 
 namespace plumbline {
 namespace {
 
-constexpr auto kSecondClasses = std::to_array<BandClass>({{Variant::usual, "flash_prefill", false}});
-constexpr auto kEarlierBackward = std::to_array<BandClass>({{Variant::usual, "flash_backward", false}});
-
 enum Second : std::size_t { kSecondForward, kSecondBackward, kSecondStreams, kSecondMerge };
-constexpr std::array<FamilyDeclaration, 4> kSecondDeclared{{{.name = "flash_second",
-                                                             .op = "attention_prefill",
-                                                             .required = false,
-                                                             .stand_in = "library.flash_prefill_mma",
-                                                             .carry = {.fixed_in_cycles = true},
-                                                             .kind = "attention",
-                                                             .classes = kSecondClasses},
-                                                            {.name = "flash_second_backward",
-                                                             .op = "attention_backward",
-                                                             .required = false,
-                                                             .stand_in = "library.flash_second",
-                                                             .carry = {.fixed_in_cycles = true},
-                                                             .kind = "attention",
-                                                             .classes = kEarlierBackward},
-                                                            {.name = "flash_append", .op = "attention_backward"},
-                                                            {.name = "combine", .op = "attention_prefill"}}};
+constexpr std::array<FamilyDeclaration, 4> kSecondDeclared{flash_attention::kSecondFamily,
+                                                           flash_attention::kSecondBackwardFamily,
+                                                           {.name = "flash_append", .op = "attention_backward"},
+                                                           {.name = "combine", .op = "attention_prefill"}};
 
 enum First : std::size_t { kFirst, kFirstStreams };
 constexpr std::array<FamilyDeclaration, 2> kFirstDeclared{{{.name = "flash_first",
@@ -37,7 +23,7 @@ constexpr std::array<FamilyDeclaration, 2> kFirstDeclared{{{.name = "flash_first
                                                             .required = false,
                                                             .carry = {.fixed_in_cycles = true},
                                                             .kind = "attention",
-                                                            .classes = kEarlierBackward},
+                                                            .classes = flash_attention::kSecondBackwardClasses},
                                                            {.name = "flash_append", .op = "attention_backward"}}};
 
 constexpr std::array<std::string_view, 2> kEarlierOps{"attention_prefill", "attention_backward"};
