@@ -2,29 +2,17 @@
 #include <array>
 
 #include "model/stacks/common/plan_attention.hpp"
+#include "model/stacks/efficient_attention/families.hpp"
 #include "model/stacks/efficient_attention/plan_efficient.hpp"
 #include "model/stacks/provider.hpp"
 
 namespace plumbline {
 namespace {
 
-constexpr auto kForwardClasses = std::to_array<BandClass>({{Variant::usual, "efficient_prefill"}});
-constexpr auto kBackwardClasses = std::to_array<BandClass>({{Variant::usual, "efficient_backward"}});
-
 enum Families : std::size_t { kForward, kBackward, kStreams };
-constexpr std::array<FamilyDeclaration, 3> kDeclared{{{.name = "efficient",
-                                                       .op = "attention_prefill",
-                                                       .required = false,
-                                                       .carry = {.fixed_in_cycles = true},
-                                                       .kind = "attention",
-                                                       .classes = kForwardClasses},
-                                                      {.name = "efficient_backward",
-                                                       .op = "attention_backward",
-                                                       .required = false,
-                                                       .carry = {.fixed_in_cycles = true},
-                                                       .kind = "attention",
-                                                       .classes = kBackwardClasses},
-                                                      {.name = "flash_append", .op = "attention_backward"}}};
+constexpr std::array<FamilyDeclaration, 3> kDeclared{efficient_attention::kForwardFamily,
+                                                     efficient_attention::kBackwardFamily,
+                                                     {.name = "flash_append", .op = "attention_backward"}};
 constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_backward"};
 
 class EfficientAttention final : public Provider {

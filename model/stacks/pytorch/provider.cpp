@@ -4,10 +4,12 @@
 #include <array>
 
 #include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/efficient_attention/families.hpp"
 #include "model/stacks/efficient_attention/plan_efficient.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
 #include "model/stacks/flash_attention/plan_backward.hpp"
 #include "model/stacks/flash_attention/second.hpp"
+#include "model/stacks/flash_attention/second_families.hpp"
 #include "model/stacks/provider.hpp"
 #include "model/stacks/pytorch/plan_gemv.hpp"
 #include "model/stacks/pytorch/plan_grouped.hpp"
@@ -34,9 +36,6 @@ constexpr auto kPrefill =
     std::to_array<BandClass>({{Variant::usual, "cudnn_prefill"}, {Variant::encoder, "cudnn_encoder"}});
 constexpr auto kDecode = std::to_array<BandClass>({{Variant::usual, "cudnn_decode"}});
 constexpr auto kBackward = std::to_array<BandClass>({{Variant::usual, "cudnn_backward", false}});
-constexpr auto kFlashPrefill =
-    std::to_array<BandClass>({{Variant::usual, "flash_prefill", false}, {Variant::encoder, "flash_encoder", false}});
-constexpr auto kFlashBackward = std::to_array<BandClass>({{Variant::usual, "flash_backward", false}});
 constexpr auto kOneRow = std::to_array<BandClass>({{Variant::usual, "gemv"}});
 constexpr auto kGrouped = std::to_array<BandClass>({{Variant::usual, "grouped_mm"}});
 
@@ -75,32 +74,10 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
      // its passes over rows: sums of dO O, dQ from its fp32 sums, dK and dV over query heads
      {.name = "cudnn_rows", .op = "attention_backward", .required = false, .stand_in = "library.flash_append"},
      // where FlashAttention-2 runs (flash_attention/earlier.cpp, flash_attention/provider.cpp) or memory-efficient kernels do
-     {.name = "flash_second",
-      .op = "attention_prefill",
-      .required = false,
-      .stand_in = "library.flash_prefill_mma",
-      .carry = {.fixed_in_cycles = true},
-      .kind = "attention",
-      .classes = kFlashPrefill},
-     {.name = "flash_second_backward",
-      .op = "attention_backward",
-      .required = false,
-      .stand_in = "library.flash_second",
-      .carry = {.fixed_in_cycles = true},
-      .kind = "attention",
-      .classes = kFlashBackward},
-     {.name = "efficient",
-      .op = "attention_prefill",
-      .required = false,
-      .carry = {.fixed_in_cycles = true},
-      .kind = "attention",
-      .classes = kFlashPrefill},
-     {.name = "efficient_backward",
-      .op = "attention_backward",
-      .required = false,
-      .carry = {.fixed_in_cycles = true},
-      .kind = "attention",
-      .classes = kFlashBackward}}};
+     flash_attention::kSecondFamily,
+     flash_attention::kSecondBackwardFamily,
+     efficient_attention::kForwardFamily,
+     efficient_attention::kBackwardFamily}};
 
 /// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
 /// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
