@@ -38,7 +38,9 @@ start_clk=6000:100:40000,exposed=.5:.1:1.5,overlap=1.2:1:4" --where kernel=flash
 fit efficient attention_drawn_fourth "fixed_s=2e-6:1e-7:1e-5,start_clk=3000:100:40000,exposed=.3:.05:1.5" \
   --where kernel=efficient --where op=attention_prefill --min-us 4
 fit efficient_backward attention_drawn_fourth "fixed_s=2e-6:1e-7:1e-5,start_clk=6000:100:60000,exposed=.3:.05:1.5" \
-  --where kernel=efficient --where op=attention_backward --min-us 4
+  --where kernel=efficient --where op=attention_backward --where dtype=bf16,fp16 --min-us 4
+fit efficient_backward_fp32 attention_drawn_fourth "fixed_s=2e-6:1e-7:1e-5,start_clk=6000:100:60000,exposed=.3:.05:1.5" \
+  --where kernel=efficient --where op=attention_backward --where dtype=fp32 --min-us 4
 # products of one row whose row of weights or of the result is no whole number of 16 bytes: what a launch takes once, the
 # same for all kernels; their clocks are in the planner
 fit gemv products,products_drawn,products_second,products_third,one_row "fixed_s=1.9e-6:1e-7:4e-6" \

@@ -123,6 +123,7 @@ constexpr std::array kFamilies{
     "deepep_low_dispatch_network"sv,
     "efficient"sv,
     "efficient_backward"sv,
+    "efficient_backward_fp32"sv,
     "flash_append"sv,
     "flash_backward"sv,
     "flash_cache_write"sv,

@@ -22,5 +22,13 @@ inline constexpr FamilyDeclaration kBackwardFamily{.name = "efficient_backward",
                                                    .carry = {.fixed_in_cycles = true},
                                                    .kind = "attention",
                                                    .classes = kBackwardClasses};
+/// Gradients of fp32: their kernels preload nothing, and keep the sums of dK and dV of any width in memory.
+inline constexpr FamilyDeclaration kBackward32Family{.name = "efficient_backward_fp32",
+                                                     .op = "attention_backward",
+                                                     .required = false,
+                                                     .stand_in = "library.efficient_backward",
+                                                     .carry = {.fixed_in_cycles = true},
+                                                     .kind = "attention",
+                                                     .classes = kBackwardClasses};
 
 }  // namespace plumbline::efficient_attention

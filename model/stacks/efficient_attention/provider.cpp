@@ -9,9 +9,10 @@
 namespace plumbline {
 namespace {
 
-enum Families : std::size_t { kForward, kBackward, kStreams };
-constexpr std::array<FamilyDeclaration, 3> kDeclared{efficient_attention::kForwardFamily,
+enum Families : std::size_t { kForward, kBackward, kBackward32, kStreams };
+constexpr std::array<FamilyDeclaration, 4> kDeclared{efficient_attention::kForwardFamily,
                                                      efficient_attention::kBackwardFamily,
+                                                     efficient_attention::kBackward32Family,
                                                      {.name = "flash_append", .op = "attention_backward"}};
 constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_backward"};
 
@@ -37,7 +38,8 @@ class EfficientAttention final : public Provider {
     if (efficient_attention::backward_kernel(backward->dtype, std::max(backward->qk_dim, backward->v_dim)) == nullptr) {
       return false;
     }
-    efficient_attention::answer_backward(*backward, q.families[kBackward], q.families[kStreams], q, out);
+    const Families family = bits(backward->dtype) == 32 ? kBackward32 : kBackward;
+    efficient_attention::answer_backward(*backward, q.families[family], q.families[kStreams], q, out);
     return true;
   }
 };

@@ -29,6 +29,7 @@ enum PyTorchFamily : std::size_t {
   kSecondBackward,
   kEfficient,
   kEfficientBackward,
+  kEfficientBackward32,
   kPyTorchFamilies
 };
 
@@ -77,7 +78,8 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
      flash_attention::kSecondFamily,
      flash_attention::kSecondBackwardFamily,
      efficient_attention::kForwardFamily,
-     efficient_attention::kBackwardFamily}};
+     efficient_attention::kBackwardFamily,
+     efficient_attention::kBackward32Family}};
 
 /// Tiles of a causal mask in the order of their queries: long ones come late, so that 1024 queries of 32 heads, 256 tiles,
 /// take 32.6 us with the mask and 32.5 without (H200, 2026-11-23).
@@ -152,8 +154,8 @@ class PyTorch final : public Provider {
   static bool answer_gradients(const AttentionBackward& s, const Question& q, Answer& out) {
     const SdpaKernel kernel = sdpa_kernel(s, q.rates);
     if (kernel == SdpaKernel::efficient && runs_efficient(s.dtype, std::max(s.qk_dim, s.v_dim), q)) {
-      efficient_attention::answer_backward(s, q.families[kEfficientBackward], q.families[flash_attention::kAppend], q,
-                                           out);
+      const PyTorchFamily family = bits(s.dtype) == 32 ? kEfficientBackward32 : kEfficientBackward;
+      efficient_attention::answer_backward(s, q.families[family], q.families[flash_attention::kAppend], q, out);
       out.unmeasured = !runs_sm80_kernels(q.rates);
       return true;
     }
