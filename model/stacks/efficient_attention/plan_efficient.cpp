@@ -18,6 +18,7 @@ namespace plumbline::efficient_attention {
 namespace {
 
 constexpr std::int64_t kAnyWidth = 65536;
+constexpr double kCountedWidth = 256;  ///< of heads, for kernels of any width
 constexpr double kQuarters = 4, kSectorBytes = 32;
 
 // bits, widest, queries, keys, warps, registers, shared, instructions, wait, wavefronts, sectors; backward: sums
@@ -41,6 +42,29 @@ const Kernel* find(std::span<const Kernel> kernels, DType type, std::int64_t wid
     return static_cast<double>(k.bits) == bits(type) && width <= k.widest;
   });
   return found == kernels.end() ? nullptr : &*found;
+}
+
+double columns_in(double width, double block) { return ceil_div(width, block) * block / kCountedWidth; }
+
+/// A step of such heads, of one of 256 columns, by kernels for any width: products over a head's columns end with the last one,
+/// those whose results are a head's columns with the last block of them (MatmulGradQ and others of kernel_backward.h).
+double of_counted(const Kernel& k, const AttentionPrefill& s) {
+  if (k.widest < kAnyWidth) return 1;
+  return (static_cast<double>(s.qk_dim) / kCountedWidth + columns_in(static_cast<double>(s.v_dim), k.keys)) / 2;
+}
+
+double of_counted(const Kernel& k, const AttentionBackward& s) {
+  if (k.widest < kAnyWidth) return 1;
+  const double qk = static_cast<double>(s.qk_dim), v = static_cast<double>(s.v_dim);
+  const double gradients = columns_in(qk, k.keys) + columns_in(qk, k.queries) + columns_in(v, k.queries);
+  return ((qk + v) / kCountedWidth + gradients) / 5;
+}
+
+Kernel scaled(Kernel k, double share) {
+  k.instructions *= share;
+  k.wavefronts *= share;
+  k.sectors *= share;
+  return k;
 }
 
 /// Products of fp32 are three of tf32 (OpMultiplyAddFastF32).
@@ -120,20 +144,15 @@ std::vector<double> blocks_of_tiles(const AttentionPrefill& s, const Kernel& k) 
 }
 
 /// As counted, less the sums of dO O: a part had as many tiles of queries as steps, of wide heads (6 parts) fewer.
-Kernel step_alone(Kernel k) {
+Kernel step_alone(const Kernel& k) {
   constexpr double kCountedKeys = 2048, kCountedParts = 6;
   const double steps_a_tile = k.widest == kAnyWidth ? kCountedKeys / k.keys / kCountedParts : 1;
-  const double share = steps_a_tile / (steps_a_tile + k.sums);
-  k.instructions *= share;
-  k.wavefronts *= share;
-  k.sectors *= share;
-  return k;
+  return scaled(k, steps_a_tile / (steps_a_tile + k.sums));
 }
 
 /// dO O of a tile of queries, in steps. Kernels for any width go through its columns one by one, others always four times.
 double sums_of_tile(const Kernel& k, const AttentionBackward& s) {
-  constexpr double kCountedWidth = 256;
-  return k.sums * (k.widest == kAnyWidth ? static_cast<double>(s.v_dim) / kCountedWidth : 1);
+  return k.sums * (k.widest == kAnyWidth ? static_cast<double>(s.v_dim) / kCountedWidth / of_counted(k, s) : 1);
 }
 
 /// Tiles of queries that see a part's blocks of keys, every `parts`-th block being one part's, behind the sums of dO O, which
@@ -172,7 +191,8 @@ double key_parts(const Kernel& k, const AttentionBackward& s) {
 }
 
 void answer_forward(const AttentionPrefill& s, const FamilyScalars& family, const Question& q, Answer& out) {
-  const Kernel& k = *forward_kernel(s.dtype, std::max(s.qk_dim, s.v_dim));
+  const Kernel& counted = *forward_kernel(s.dtype, std::max(s.qk_dim, s.v_dim));
+  const Kernel k = scaled(counted, of_counted(counted, s));
   AttentionChoice c;
   c.math = s.dtype;
   c.family = &family;
@@ -189,7 +209,8 @@ void answer_forward(const AttentionPrefill& s, const FamilyScalars& family, cons
 void answer_backward(const AttentionBackward& s, const FamilyScalars& family, const FamilyScalars& streams,
                      const Question& q, Answer& out) {
   const Rates& m = q.rates;
-  const Kernel k = step_alone(*backward_kernel(s.dtype, std::max(s.qk_dim, s.v_dim)));
+  const Kernel& counted = *backward_kernel(s.dtype, std::max(s.qk_dim, s.v_dim));
+  const Kernel k = scaled(step_alone(counted), of_counted(counted, s));
   const double heads = static_cast<double>(s.batch * s.q_heads), es = bytes_of(s.dtype);
   const double queries = heads * static_cast<double>(s.q_len), values = queries * static_cast<double>(s.qk_dim);
   const double keys = heads * static_cast<double>(s.kv_len * (s.qk_dim + s.v_dim));
