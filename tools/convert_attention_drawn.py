@@ -39,7 +39,8 @@ def add_rows(out, name):
 
 def main():
     out = measurement_csv.Output()
-    for name in ("attention_drawn", "attention_drawn_second", "attention_drawn_third", "attention_drawn_fourth", "attention_drawn_sixth"):
+    for name in ("attention_drawn", "attention_drawn_second", "attention_drawn_third", "attention_drawn_fourth", "attention_drawn_sixth",
+                 "attention_drawn_seventh"):
         add_rows(out, name)
     out.write(MEASUREMENTS)
 

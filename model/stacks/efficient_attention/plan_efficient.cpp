@@ -21,7 +21,7 @@ constexpr std::int64_t kAnyWidth = 65536;
 constexpr double kCountedWidth = 256;  ///< of heads, for kernels of any width
 constexpr double kQuarters = 4, kSectorBytes = 32;
 
-// bits, widest, queries, keys, warps, registers, shared, instructions, wait, wavefronts, sectors; backward: sums
+// bits, widest, queries, keys, warps, registers, shared, instructions, wait, wavefronts, sectors; backward: sums, alone
 constexpr std::array<Kernel, 6> kForward{{{16, 64, 64, 64, 4, 128, 18944, 1260, 4.4, 898, 648},
                                           {16, 128, 64, 128, 8, 128, 52224, 3097, 5.4, 2827, 2320},
                                           {16, kAnyWidth, 32, 128, 4, 122, 51200, 3020, 6.7, 3551, 6861},
@@ -30,8 +30,8 @@ constexpr std::array<Kernel, 6> kForward{{{16, 64, 64, 64, 4, 128, 18944, 1260, 
                                           // not counted: of twice the width of the one before, in half the rows
                                           {32, kAnyWidth, 32, 128, 4, 168, 76288, 10944, 2.8, 7096, 6861}}};
 constexpr std::array<Kernel, 6> kBackward{{{16, 64, 64, 64, 4, 162, 42240, 2237, 6.9, 1796, 3819},
-                                           {16, 128, 128, 128, 16, 128, 133632, 14545, 8.0, 13976, 18062, 0.08},
-                                           {16, kAnyWidth, 128, 64, 8, 151, 60928, 18397, 9.9, 15777, 79303, 1.3},
+                                           {16, 128, 128, 128, 16, 128, 133632, 14545, 8.0, 13976, 18062, 0.08, 0.08},
+                                           {16, kAnyWidth, 128, 64, 8, 151, 60928, 18397, 9.9, 15777, 79303, 1.3, 1.8},
                                            {32, 64, 64, 64, 4, 232, 53504, 7972, 3.6, 5095, 7940},
                                            {32, 128, 128, 64, 8, 224, 121344, 27093, 3.7, 19599, 23142},
                                            // not counted: of twice the width of the one before
@@ -151,15 +151,16 @@ Kernel step_alone(const Kernel& k) {
 }
 
 /// dO O of a tile of queries, in steps. Kernels for any width go through its columns one by one, others always four times.
-double sums_of_tile(const Kernel& k, const AttentionBackward& s) {
-  return k.sums * (k.widest == kAnyWidth ? static_cast<double>(s.v_dim) / kCountedWidth / of_counted(k, s) : 1);
+double sums_of_tile(const Kernel& k, const AttentionBackward& s, bool alone) {
+  return (alone ? k.sums_alone : k.sums) *
+         (k.widest == kAnyWidth ? static_cast<double>(s.v_dim) / kCountedWidth / of_counted(k, s) : 1);
 }
 
 /// Tiles of queries that see a part's blocks of keys, every `parts`-th block being one part's, behind the sums of dO O, which
 /// each part takes of all queries, whatever the mask.
-std::vector<double> steps_of_parts(const AttentionBackward& s, const Kernel& k, double parts) {
+std::vector<double> steps_of_parts(const AttentionBackward& s, const Kernel& k, double parts, bool alone) {
   const double queries = static_cast<double>(s.q_len), keys = static_cast<double>(s.kv_len);
-  const double sums = ceil_div(queries, k.queries) * sums_of_tile(k, s);
+  const double sums = ceil_div(queries, k.queries) * sums_of_tile(k, s, alone);
   std::vector<double> steps(static_cast<std::size_t>(parts), sums);
   std::size_t part = 0;
   for (double block = 0; block < ceil_div(keys, k.keys); ++block) {
@@ -226,7 +227,8 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   out.launch("clear", streams) = pass(0, sums, 0, m, warm);
   Demand d;
   step_demand(d, k, static_cast<double>(3 * s.qk_dim + 2 * s.v_dim), s.dtype, m);
-  deal(d, steps_of_parts(s, k, key_parts(k, s)), heads, share_of(d, k, m, family), m);
+  const double parts = key_parts(k, s);
+  deal(d, steps_of_parts(s, k, parts, heads * parts <= m.sm_count), heads, share_of(d, k, m, family), m);
   d.dram_read = (3 * values * es + keys * es + 8 * queries) * units::B;
   d.dram_write = (values + keys) * es * units::B;
   launch_as_found(out, q, "memory-efficient attention backward", d, family);

@@ -21,6 +21,7 @@ struct Kernel {
   /// for any width, of 256 columns. Their loop runs for each column there, not for each load, as num_iters is too many. From
   /// training rows of an H200; of 64 columns they show none, and fp32 has launches of their own.
   double sums = 0;
+  double sums_alone = 0;  ///< the same where a CTA has its SM for itself: the loop waits for its own loads then
 };
 
 /// The first that takes such heads; null where there is none.
