@@ -151,7 +151,8 @@ void add_time_beside_calls(HostAndGpu& step, const Graph& graph, const TrainingH
 /// The last sums of gradients that no pass hides.
 bool is_last_sum(const NodePrediction& n) {
   const auto* c = std::get_if<Collective>(&n.node->op);
-  return c != nullptr && c->kind != CollectiveKind::all_gather && n.node->role == NodeRole::plain;
+  const bool exposed = n.node->role == NodeRole::plain || n.node->role == NodeRole::beside_copies;
+  return c != nullptr && c->kind != CollectiveKind::all_gather && exposed;
 }
 
 /// Where a model's layers begin, and its backward pass, among a graph's segments.

@@ -21,6 +21,8 @@ enum class NodeRole : std::uint8_t {
   beside_backward,  ///< the same of the backward pass: weights, and sums of gradients that are there
   copied_forward,   ///< copy to the host while the forward pass runs
   copied_backward,  ///< copy from the host while the backward pass runs
+  beside_copies,    ///< sum of gradients that travels while others' sums are copied back to their places
+  copied_back,      ///< such a copy
 };
 
 /// Which gradient a node computes; its name says so ("qkv_proj.dw").

@@ -26,6 +26,7 @@
 // ZeroRedundancyOptimizer (1; torch/distributed/optim/zero_redundancy_optimizer.py) stands behind DistributedDataParallel: each
 // rank updates whole tensors of its own and then broadcasts each (shared_update.cpp).
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -83,6 +84,11 @@ std::pair<double, double> divisors(std::int64_t ranks) {
   return {d(before), d(ranks) / d(before)};
 }
 
+/// Tensors of a unit: how many, and elements of the longest.
+struct Joined {
+  double count = 0, longest = 0;
+};
+
 /// The exchanges of one unit, so many times an iteration or, of what is not `once`, a micro-batch.
 struct Unit {
   const char* segment;
@@ -107,11 +113,20 @@ class Exchanges {
     s_.close();
   }
 
-  /// Of gradients of the same size.
-  void copy_to_buckets_and_back(const Unit& u) {
+  /// The sum of the last bucket, beside which those of others are copied back.
+  void sum_last_bucket(const Unit& u) {
     open(u, true);
-    copy("to_buckets"_node, u.params, shared_, shared_);
-    copy("from_buckets"_node, u.params, shared_, shared_);
+    s_.collective("grad_all_reduce"_node.as(NodeRole::beside_copies), CollectiveKind::all_reduce,
+                  storage(shared_, u.params), shared_, copies(s_.workload.parallel), s_.workload.parallel.tensor);
+    s_.close();
+  }
+
+  /// Of gradients of the same size. Buckets go to memory: their sums are read from there long after, and 8 MB take 5.4 us in
+  /// and 5.5 back, 34 MB 16 and 17 (traces of the training side). `last`: they are the last bucket's.
+  void copy_to_buckets_and_back(const Unit& u, bool last) {
+    open(u, true);
+    copy_cold("to_buckets"_node, u.params, shared_, shared_);
+    copy_cold("from_buckets"_node.as(last ? NodeRole::plain : NodeRole::copied_back), u.params, shared_, shared_);
     s_.close();
   }
 
@@ -129,10 +144,10 @@ class Exchanges {
     s_.close();
   }
 
-  void scatter_flat(const Unit& u) {
+  void scatter_flat(const Unit& u, const Joined& joined) {
     s_.pass = Pass::backward;
     open(u, false);
-    copy_cold("grad_join"_node, u.params, whole_, whole_);
+    join(u, joined);
     s_.close();
     open(u, true);
     if (casts()) copy("grad_cast"_node, u.params, whole_, shared_);
@@ -147,7 +162,7 @@ class Exchanges {
   void scatter_sums(const Unit& u) {
     s_.pass = Pass::backward;
     open(u, true);
-    copy_cold("grad_copy_in"_node, u.params, whole_, shared_);
+    cut_and_join(u);
     exchange("grad_reduce_scatter"_node, CollectiveKind::reduce_scatter, NodeRole::beside_backward, u, u.ends_hide,
              shared_);
     s_.close();
@@ -170,6 +185,40 @@ class Exchanges {
     op.write = storage(to, params);
     op.dtype = to;
     s_.add(name, op);
+  }
+
+  /// Gradients into parts for each rank, one behind the other (chunk_cat_cuda_kernel() of aten/src/ATen/native/cuda/Shape.cu): a
+  /// CTA of 128 threads writes 2048 bytes, by whole vectors, or, where it casts, element by element. Slots of issue by those
+  /// rates (iterations under a fake process group, 1980 MHz: 1.12 and 1.46 ns a CTA); that half of them hold an instruction
+  /// is what element-wise kernels show.
+  void cut_and_join(const Unit& u) {
+    constexpr double kCta = 2048, kWarps = 4, kCopies = 138, kCasts = 342;
+    CustomOp op;
+    op.read = storage(whole_, u.params);
+    op.write = storage(shared_, u.params);
+    op.dtype = shared_;
+    op.threads = 128;
+    op.ctas = ceil_div(static_cast<std::int64_t>(u.params * bits(shared_) / 8), static_cast<std::int64_t>(kCta));
+    op.instructions = d(op.ctas) * kWarps * (casts() ? kCasts : kCopies);
+    op.executed = op.instructions / 2;
+    s_.add("grad_copy_in"_node, op);
+  }
+
+  /// Gradients behind one another (CatArrayBatchedCopy_vectorized() there): each tensor has as many CTAs as the longest, of 16
+  /// bytes a thread and 32 an SM at most (getCatGridContig()), most of which find nothing to copy. Begun one after the other,
+  /// 1.19 clocks each (cta_turns.csv of data/measurements/h200/pytorch), as slots of issue of a GPU of 132 SMs: on one of
+  /// another number that many CTAs would go with it, and the slots with its square.
+  void join(const Unit& u, const Joined& joined) {
+    constexpr double kVector = 16, kThreads = 128, kSms = 132, kMost = 32 * kSms, kClk = 1.19, kSchedulers = 4;
+    CustomOp op;
+    op.read = op.write = storage(whole_, u.params);
+    op.dtype = whole_;
+    const double blocks = std::ceil(joined.longest * bits(whole_) / 8 / (kVector * kThreads));
+    const double ctas = joined.count * std::min(kMost, blocks);
+    op.instructions = ctas * kClk * kSms * kSchedulers;
+    op.executed = storage(whole_, u.params).in(units::B) / kVector / 32 * 40;
+    op.executed = std::min(op.executed, op.instructions);
+    s_.add("grad_join"_node, op);
   }
 
   /// Of what has just been written. Beside the pass or not, a copy takes its bytes from it.
@@ -204,20 +253,38 @@ void sum_in_buckets(Step& s, const Llm& llm, double params) {
   const double full = found.full > 0 ? std::min(found.in_full, params - (ends - head)) : 0;
   double listed = 0;
   for (const auto& [elements, count] : found.tensors) {
-    exchanges.copy_to_buckets_and_back({"replicas_copies", count, elements, true, false, false});
+    exchanges.copy_to_buckets_and_back({"replicas_copies", count, elements, true, false, false}, false);
     listed += elements * d(count);
   }
-  const std::int64_t matrices = llm.tied_embeddings || !llm.has_head ? 1 : 2;
-  const double rest = std::max(0.0, params - listed) / d(matrices);
-  if (rest > 0) exchanges.copy_to_buckets_and_back({"replicas_ends_copies", matrices, rest, false, false, false});
+  const double rest = std::max(0.0, params - listed - head);
+  if (head > 0) exchanges.copy_to_buckets_and_back({"replicas_head_copies", 1, head, false, false, false}, false);
+  if (rest > 0) exchanges.copy_to_buckets_and_back({"replicas_ends_copies", 1, rest, false, false, false}, true);
   if (full > 0) exchanges.sum_buckets({"replicas", found.full, full / d(found.full), true, true, true});
-  exchanges.sum_buckets({"replicas_ends", 1, params - full, false, false, false});
+  exchanges.sum_last_bucket({"replicas_ends", 1, params - full, false, false, false});
+}
+
+Joined joined_of_layer(const Step& s, const Llm& llm, double layers) {
+  Joined found;
+  for (const auto& [elements, count] : fill_buckets(s, llm, 1, 0).tensors) {
+    found.count += d(count) / layers;
+    found.longest = std::max(found.longest, elements);
+  }
+  return found;
+}
+
+/// Elements of a layer's unit. Its tensors are padded so that each rank's part is whole 16 bytes, by which NCCL copies; what is in
+/// no list of tensors, and the last norm, is the root's.
+double layer_of(const Step& s, const Llm& llm, double params, std::int64_t layers) {
+  double listed = 0;
+  for (const auto& [elements, count] : fill_buckets(s, llm, 1, 0).tensors) listed += elements * d(count);
+  const double whole = 8 * d(copies(s.workload.parallel));
+  const double each = std::min(listed, params - ends_of(s, llm, params)) / d(layers);
+  return std::floor(each / whole) * whole;
 }
 
 void shard(Step& s, const Llm& llm, double params) {
-  const double ends = ends_of(s, llm, params);
   const auto layers = static_cast<std::int64_t>(llm.main().order.size());
-  const double each = (params - ends) / d(layers);
+  const double each = layer_of(s, llm, params, layers), ends = params - each * d(layers);
   const Unit units[] = {{"replicas", layers - 1, each, true, true, true},
                         {"replicas_first_layer", 1, each, true, false, true},
                         {"replicas_ends", 1, ends, false, false, false}};
@@ -227,13 +294,15 @@ void shard(Step& s, const Llm& llm, double params) {
   // a rank's share of a flat tensor holds that part of its tensors, one of which it cuts
   if (flat) s.graph.eager.tensors = ceil_div(s.graph.eager.tensors, copies(s.workload.parallel)) + layers + 1;
   s.graph.eager.gathers_again = s.workload.parallel.zero == 3;
+  const Joined of_layer = joined_of_layer(s, llm, d(layers));
+  const Joined of_ends = {llm.tied_embeddings || !llm.has_head ? 2.0 : 3.0, d(llm.vocab) * d(llm.hidden) / d(s.tp())};
   Exchanges exchanges(s, llm.hidden);
   for (const Unit& unit : units) {
     if (!(unit.params > 0) || unit.repeat == 0) continue;
     const bool stays = flat && !unit.of_layers;  // the root of the first kind
     exchanges.gather(unit, true, flat);
     if (s.workload.parallel.zero == 3 && !stays) exchanges.gather(unit, false, flat);
-    if (flat) exchanges.scatter_flat(unit);
+    if (flat) exchanges.scatter_flat(unit, unit.of_layers ? of_layer : of_ends);
     else exchanges.scatter_sums(unit);
   }
 }
