@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What two GPUs draw and take while they exchange by NCCL as PyTorch calls it, alone, waiting for the other, and beside kernels.
 
-    tools/measure_collective_power.py OUT.jsonl [SECONDS]
+    tools/measure_collective_power.py OUT.jsonl [SECONDS [CASE,...]]
 
 One process a GPU. One JSON object a line, of both ranks: `case`, `kind`, `bytes` (of the whole: what is gathered, or summed),
 `call_us` (one behind the other on a stream), `ranks` (each: watts between two movements of the energy counter, clocks_MHz).
@@ -87,25 +87,28 @@ class Beside:
         torch.cuda.current_stream().wait_stream(self.other)
 
 
-def measure(rank, edges, seconds, write):
-    def line(case, window, **more):
-        time.sleep(0.15)
-        write({"case": case, **more}, edges.between(*window))
-    time.sleep(0.3)
-    begin = now()
-    time.sleep(seconds)
-    line("idle", [begin, now()])
+def alone(seconds, line):
     for kind in ("all_gather", "reduce_scatter", "all_reduce", "broadcast"):
         for size in (16, 128, 512, 2048) if kind != "broadcast" else (128,):
             us, window = timed(exchange_of(kind, size * MIB), seconds)
             line("alone", window, kind=kind, bytes=size * MIB, call_us=round(us, 1))
+
+
+def waits(rank, seconds, line):
     call = exchange_of("all_reduce", MIB)
+    call()
     dist.barrier()
     torch.cuda.synchronize()
     begin = now()
-    time.sleep(0 if rank == 0 else seconds + 0.2)
-    call()
-    line("waits", [begin + 0.2, begin + seconds + 0.15], kind="all_reduce", bytes=MIB)
+    if rank == 0:
+        call()
+    time.sleep(seconds + 0.2)
+    if rank > 0:
+        call()
+    line("waits", [begin + 0.1, begin + seconds + 0.2], kind="all_reduce", bytes=MIB)
+
+
+def beside(seconds, line):
     for name in ("product", "pass"):
         kernel = kernels_of(name)
         count = 12
@@ -118,7 +121,23 @@ def measure(rank, edges, seconds, write):
                  kernels_us=round(without, 1), exchange_us=round(both.marks[0].elapsed_time(both.marks[1]) * 1e3, 1))
 
 
-def work(rank, out, seconds):
+def measure(rank, edges, seconds, cases, write):
+    def line(case, window, **more):
+        time.sleep(0.15)
+        write({"case": case, **more}, edges.between(*window))
+    time.sleep(0.3)
+    begin = now()
+    time.sleep(seconds)
+    line("idle", [begin, now()])
+    if "alone" in cases:
+        alone(seconds, line)
+    if "waits" in cases:
+        waits(rank, seconds, line)
+    if "beside" in cases:
+        beside(seconds, line)
+
+
+def work(rank, out, seconds, cases):
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29533")
     torch.cuda.set_device(rank)
@@ -132,10 +151,11 @@ def work(rank, out, seconds):
             file.write(json.dumps({**record, "ranks": ranks}) + "\n")
             if rank == 0:
                 print(json.dumps({**record, "ranks": ranks}), flush=True)
-        measure(rank, edges, seconds, write)
+        measure(rank, edges, seconds, cases, write)
     edges.stop()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(work, (sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.8), nprocs=2)
+    more = sys.argv[2:] + ["0.8", "alone,waits,beside"][len(sys.argv) - 2:]
+    torch.multiprocessing.spawn(work, (sys.argv[1], float(more[0]), more[1].split(",")), nprocs=2)

@@ -154,9 +154,15 @@ def groups_off(p, trace):
     return found
 
 
+def watts_of(record):
+    """Between two movements of the energy counters, of several ranks their mean, where a record has it; else of the loop."""
+    seen = [(each.get("power") or {}).get("watts") for each in record.get("ranks", [])] or [(record.get("power") or {}).get("watts")]
+    return statistics.mean(seen) if all(seen) else record["watts"]
+
+
 def compare_point(record, p, trace):
     """Prints a line; {what: error}, whether the time lies in the band, half the band's width."""
-    watts = (record.get("power") or {}).get("watts") or record["watts"]
+    watts = watts_of(record)
     wall = record["wall_us"][0]
     errors = {"time": error(p["wall_us"], wall), "power": error(p["watts"], watts or math.nan),
               "memory": error(p["peak_bytes"], record["memory"]["max_allocated"])}

@@ -16,8 +16,7 @@ point it writes one line of FOLDER/steps.jsonl:
 
   wall_us      one iteration, of a loop without a synchronization but behind every second: median, least and largest pair
   watts, sm_MHz   of the same loop (by the board's energy counter and sampled clocks)
-  power        of one GPU: the same stretch between two movements of that counter, as another process saw them
-               (tools/energy_edges.py)
+  power        the same stretch between two movements of that counter, as another process saw them (tools/energy_edges.py)
   issue_us     the host's time for each phase of an iteration that begins with an idle GPU, least of four
   host_us      what a launch of a narrow model's step takes this host (tools/measure_host.py), before and behind the loops
   memory       bytes allocated at rest and behind forward, backward and optimizer; the peak of each of them, and reserved
@@ -166,7 +165,7 @@ def run_point(held, point, board, args):
     record["watts_of_all"] = [record["watts"]]
     if args.gpus > 1:
         both = [None] * args.gpus
-        shown = ("watts", "wall_us", "memory", "sm_MHz", "issue_us", "host_us")
+        shown = ("watts", "power", "wall_us", "memory", "sm_MHz", "issue_us", "host_us")
         torch.distributed.all_gather_object(both, {key: record[key] for key in shown if key in record})
         record["watts_of_all"] = [each["watts"] for each in both]
         record["ranks"] = both
@@ -280,7 +279,7 @@ def work(rank, args, begin):
     os.makedirs(args.out, exist_ok=True)
     real = args.device == "cuda" and not args.fake
     args.probe = Probe(args.device) if real else None
-    args.edges = EnergyEdges(rank) if real and args.gpus == 1 else None
+    args.edges = EnergyEdges(rank) if real else None
     held, lines = {}, Lines(args, begin) if rank == 0 else None
     for point in points_of(args):
         if is_late(args, begin):
