@@ -31,9 +31,15 @@ void set_energies(OpPrediction& op, const Rates& m) {
 }
 
 void add_link_energy(OpPrediction& op, const Rates& m) {
-  Bytes sent;
-  for (int i = 0; i < op.launch_count; ++i) sent += op.launches[static_cast<std::size_t>(i)].demand.link;
+  Bytes sent, staged;
+  for (int i = 0; i < op.launch_count; ++i) {
+    sent += op.launches[static_cast<std::size_t>(i)].demand.link;
+    staged += op.launches[static_cast<std::size_t>(i)].demand.staged;
+  }
   op.memory_energy += sent * m.power->link + op.time * m.power->links_awake;
+  // A library's own buffers are rings (4 MiB a channel of NCCL's, 24 channels), so that what passes through them is written to
+  // memory and read from there where it is more than L2 holds. Not known: how much of a short exchange is.
+  if (staged > m.l2_kept) op.memory_energy += staged * (m.power->dram_read + m.power->dram_write);
 }
 
 namespace {
