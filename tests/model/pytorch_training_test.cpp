@@ -415,7 +415,7 @@ TEST(PytorchTraining, RecordedIterationsOfFourCardsAreMet) {
   }
   ASSERT_EQ(time.all.size(), 20U);
   EXPECT_LE(time.median(), 5.0);
-  EXPECT_LE(time.worst(), 28.5) << "steps that wait for the host";
+  EXPECT_LE(time.worst(), 28.7) << "steps that wait for the host";
   EXPECT_LE(memory.median(), 0.3);
   EXPECT_LE(memory.worst(), 4.5);
 }
