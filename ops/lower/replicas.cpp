@@ -15,7 +15,8 @@
 // the first layer's, behind the backward pass that layer's sum and the root's find nothing to travel beside, nor does the
 // root's second gather; the last layer's runs beside the head's backward pass. Of micro-batches each gathers, the last one's
 // gradients are summed. Where shares are wider than the layers' type (MixedPrecisionPolicy) they are cast in front of a
-// gather, and gradients in the copy in front of their sum.
+// gather, and gradients in the copy in front of their sum. Not so in traces: where the host is ahead the root's second gather
+// travels beside the head's forward pass and the loss (docs/calibration/collectives.md).
 //
 // FSDP of the first kind (torch/distributed/fsdp/_flat_param.py, _runtime_utils.py) has a unit's parameters as one flat tensor,
 // whose parts layers read where they are: what is gathered is copied neither before nor behind. Gradients are joined by the
