@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<std::string_view, kStepNames> kStep{
     "w",     "batch", "seqs",  "fresh", "cached",      "p",      "tied",  "adds",    "vocab",  "width",
-    "block", "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked"};
+    "block", "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors"};
 
 /// What the rules ask of the step.
 struct Asked {
@@ -25,11 +25,17 @@ struct Asked {
   double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, heads = 0;
   double drops = 0;
   double scores_drop = 0, rotary = 1;
-  double table = 0, undrawn = 0, stacked = 0;
+  double table = 0, undrawn = 0, stacked = 0, tensors = 0;
   bool autocast = false;
   std::string_view activation{};
   bool decode() const { return workload.phase == Phase::decode; }
 };
+
+/// Those of lists, where each is whole on the rank.
+double whole_tensors(const Graph& graph, const ParallelPlan& p) {
+  const bool whole = p.tensor == 1 && p.pipeline == 1 && p.expert == 1 && graph.eager.sharded_units == 0;
+  return whole ? static_cast<double>(graph.eager.tensors) : 0;
+}
 
 Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_type, const Vocabulary& v) {
   if (w.phase != Phase::train) {
@@ -57,6 +63,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           v.table,
           v.undrawn,
           v.stacked,
+          whole_tensors(graph, w.parallel),
           w.training.autocast(w.precision_given ? w.precision.output : DType::bf16),
           v.activation};
 }
@@ -79,7 +86,7 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
       values.end(),
       {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt), cached,
        asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block, asked.group, asked.heads,
-       asked.drops, asked.scores_drop, asked.rotary, asked.table, asked.undrawn, asked.stacked});
+       asked.drops, asked.scores_drop, asked.rotary, asked.table, asked.undrawn, asked.stacked, asked.tensors});
 }
 
 /// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands

@@ -36,7 +36,8 @@ namespace plumbline {
 ///   table    elements that the rank updates of an input embedding whose weights are not the head's too; else 0
 ///   undrawn  share of its rows that no token of the step is
 ///   stacked  experts of a layer, whose matrices lie in one tensor
-inline constexpr std::size_t kStepNames = 19;
+///   tensors  that lists of the update hold, where a rank has all of each; else 0
+inline constexpr std::size_t kStepNames = 20;
 
 /// What rules ask of the model.
 struct Vocabulary {
