@@ -15,7 +15,7 @@ namespace plumbline {
 namespace {
 
 constexpr std::array<std::string_view, kStepNames> kStep{
-    "w",     "batch", "seqs",  "fresh", "cached",      "p",      "tied",  "adds",    "vocab",  "width",
+    "w",     "batch", "seqs",  "fresh", "cached",      "p",      "tied",  "adds",    "vocab",   "width",
     "block", "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors"};
 
 /// What the rules ask of the step.
@@ -82,11 +82,26 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
   const bool decode = w.phase == Phase::decode;
   const double cached = static_cast<double>(decode ? w.context : w.cached);
   const double sequences = static_cast<double>(w.batch);
-  values.insert(
-      values.end(),
-      {bits(single_dtype(op)) / 8.0, sequences, sequences, decode ? 1.0 : static_cast<double>(w.prompt), cached,
-       asked.parameter, asked.tied, asked.adds, asked.vocabulary, asked.width, asked.block, asked.group, asked.heads,
-       asked.drops, asked.scores_drop, asked.rotary, asked.table, asked.undrawn, asked.stacked, asked.tensors});
+  values.insert(values.end(), {bits(single_dtype(op)) / 8.0,
+                               sequences,
+                               sequences,
+                               decode ? 1.0 : static_cast<double>(w.prompt),
+                               cached,
+                               asked.parameter,
+                               asked.tied,
+                               asked.adds,
+                               asked.vocabulary,
+                               asked.width,
+                               asked.block,
+                               asked.group,
+                               asked.heads,
+                               asked.drops,
+                               asked.scores_drop,
+                               asked.rotary,
+                               asked.table,
+                               asked.undrawn,
+                               asked.stacked,
+                               asked.tensors});
 }
 
 /// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands
