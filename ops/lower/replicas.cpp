@@ -207,17 +207,18 @@ class Exchanges {
   }
 
   /// Gradients behind one another (CatArrayBatchedCopy_vectorized() there): each tensor has as many CTAs as the longest, of 16
-  /// bytes a thread and 32 an SM at most (getCatGridContig()), most of which find nothing to copy. Begun one after the other,
-  /// 1.19 clocks each (cta_turns.csv of data/measurements/h200/pytorch), as slots of issue of a GPU of 132 SMs: on one of
-  /// another number that many CTAs would go with it, and the slots with its square.
+  /// bytes a thread and 32 an SM at most (getCatGridContig()), most of which find nothing to copy. An idle CTA takes slots of
+  /// issue for 157 clocks of its SM, which is 1.19 clocks of an H200 (cta_turns.csv of data/measurements/h200/pytorch). No
+  /// machine is known here: the grid's bound is an H100's and H200's, with other SMs it is off by their ratio; and were CTAs
+  /// begun one after the other by the whole GPU, slots would go with its SMs too.
   void join(const Unit& u, const Joined& joined) {
-    constexpr double kVector = 16, kThreads = 128, kSms = 132, kMost = 32 * kSms, kClk = 1.19, kSchedulers = 4;
+    constexpr double kVector = 16, kThreads = 128, kMostCtas = 4224, kSlots = 628.32;
     CustomOp op;
     op.read = op.write = storage(whole_, u.params);
     op.dtype = whole_;
     const double blocks = std::ceil(joined.longest * bits(whole_) / 8 / (kVector * kThreads));
-    const double ctas = joined.count * std::min(kMost, blocks);
-    op.instructions = ctas * kClk * kSms * kSchedulers;
+    const double ctas = joined.count * std::min(kMostCtas, blocks);
+    op.instructions = ctas * kSlots;
     op.executed = storage(whole_, u.params).in(units::B) / kVector / 32 * 40;
     op.executed = std::min(op.executed, op.instructions);
     s_.add("grad_join"_node, op);
