@@ -128,7 +128,11 @@ RC_GTEST_PROP(PlanDecode, SplitsCoverTheContext, ()) {
     RC_ASSERT(grouped || streams * (splits - 1) < m.rates().sm_count);  // rounded up
     RC_ASSERT(splits == 1 || !grouped || static_cast<double>(s.context + 1) / splits >= 128);
     RC_ASSERT(!c.combines);
-    RC_ASSERT(static_cast<double>(c.main.plan.ctas) == streams * splits);
+    // parts that a window leaves without keys end at once: those of wgmma's kernel are no CTAs of the plan
+    const bool some_empty = grouped && std::ceil(seen / static_cast<double>(c.plan.kv_tile)) < splits;
+    const double ctas = static_cast<double>(c.main.plan.ctas);
+    RC_ASSERT(ctas <= streams * splits);
+    RC_ASSERT(ctas >= (some_empty ? streams : streams * splits));
   }
 }
 
