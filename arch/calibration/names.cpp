@@ -67,6 +67,7 @@ constexpr std::array kPower{
     "instruction_J"sv,
     "knee_fraction"sv,
     "l2_J_per_B"sv,
+    "lane_product_J_per_FLOP"sv,
     "leakage_W_per_K"sv,
     "load_store_J_per_B"sv,
     "link_J_per_B"sv,

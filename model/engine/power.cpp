@@ -58,6 +58,7 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   p.floor_voltage = s.number("floor_voltage_fraction");
   read_tensor_energies(s, p);
   p.fp32 = s.number("fp32_J_per_FLOP") * (units::J / units::FLOP);
+  p.lane_product = s.number_or("lane_product_J_per_FLOP", 0) * (units::J / units::FLOP);
   p.sfu = s.number("sfu_J") * units::J;
   p.instruction = s.number("instruction_J") * units::J;
   p.smem = s.number("smem_J_per_B") * (units::J / units::B);
@@ -116,16 +117,17 @@ Activity activity(const Demand& d, Flops useful_tensor, DType math, const Stream
   Activity a;
   const double rate = sm.tensor_flop_per_clk[math];
   const Flops tensor = steps * d.tensor_clk * rate * units::FLOP;
-  a.tensor = std::min(tensor, useful_tensor);
+  a.tensor = std::min(tensor, useful_tensor);  // of a launch without tensor work none
   a.padded = tensor - a.tensor;
   a.fp32 = steps * d.fp32_clk * sm.fp32_flop_per_clk * units::FLOP;
   a.sfu = steps * d.sfu_clk * sm.sfu_op_per_clk;
   a.instructions = steps * ((d.issue_clk - d.waiting_issue_clk) * sm.issue_per_clk + d.pieces_clk * kIssuedWithPieces) *
                    static_cast<double>(sm.warp_size);
-  if (rate <= 0) {  // ordinary lanes multiply and add, one instruction for both
+  if (rate <= 0 && d.tensor_clk > 0) {  // ordinary lanes multiply and add, one instruction for both
     a.fp32 += useful_tensor;
     a.instructions += 0.5 * useful_tensor.in(units::FLOP);
   }
+  if (rate <= 0) a.lane_products = std::min(useful_tensor, a.fp32);
   a.smem = steps * (d.smem_clk - d.pieces_clk + d.smem_hidden_clk) * sm.smem_bytes_per_clk;
   a.l2 = steps * (d.l2 + d.l2_hidden + kDelivery * d.delivered);
   a.dram_read = d.dram_read;
@@ -155,6 +157,12 @@ double move_share(const PowerScalars& p, std::size_t pattern, DType math) {
   return math == DType::fp16 ? zeros + (move - zeros) * kBitsOfHalf : move;
 }
 
+/// What data take in arithmetic beyond zeros, of what normal data take beyond them.
+double beyond_zeros(const PowerScalars& p, std::size_t pattern) {
+  const double zeros = p.tensor_toggle[static_cast<std::size_t>(DataPattern::zeros)];
+  return zeros < 1 ? std::max(0.0, p.tensor_toggle[pattern] - zeros) / (1 - zeros) : 1;
+}
+
 }  // namespace
 
 LaunchEnergy energy_of(const Activity& a, DType math, const PowerScalars& p, DataPattern data) {
@@ -162,7 +170,8 @@ LaunchEnergy energy_of(const Activity& a, DType math, const PowerScalars& p, Dat
   const double tensor = p.tensor_toggle[pattern], move = move_share(p, pattern, math);
   const double zeros = data == DataPattern::zeros ? tensor : p.zero_rows_toggle;
   LaunchEnergy e;
-  e.chip = (a.tensor * tensor + a.padded * zeros) * p.tensor[math] + a.fp32 * p.fp32 * tensor + a.sfu * p.sfu +
+  e.chip = (a.tensor * tensor + a.padded * zeros) * p.tensor[math] + a.fp32 * p.fp32 * tensor +
+           a.lane_products * p.lane_product * beyond_zeros(p, pattern) + a.sfu * p.sfu +
            (a.instructions * p.instruction + a.smem * p.smem + a.l2 * p.l2) * move + a.polling * p.polling;
   const Joules moved = (a.dram_read * p.dram_read + a.dram_write * p.dram_write) * move;
   e.memory = p.memory_supply * moved;

@@ -48,6 +48,8 @@ struct PowerScalars {
   double floor_voltage = 1;  ///< the voltage there / at the boost clock
   PerDType<JoulesPerFlop> tensor;
   JoulesPerFlop fp32;
+  /// Of products on ordinary lanes, beyond their instructions and beyond what zeros take: operands whose bits change.
+  JoulesPerFlop lane_product;
   Joules sfu, instruction;  ///< of one thread's operation; `instruction`: beyond what it computes
   JoulesPerByte smem, l2, dram_read, dram_write;
   /// Of all SMs while their warps poll barriers (Demand::polls), at the boost clock; 0: not measured.
@@ -99,6 +101,7 @@ struct Activity {
   Flops tensor;  ///< useful ones
   Flops padded;  ///< of tiles beyond the shape: zeros
   Flops fp32;
+  Flops lane_products;  ///< of `fp32` those of matrix products
   double sfu = 0, instructions = 0;
   Bytes smem, l2, dram_read, dram_write;
   Seconds polling;  ///< in which warps poll x their share of the SMs

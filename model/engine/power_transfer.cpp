@@ -15,6 +15,7 @@ PowerScalars at_boost(const PowerScalars& power, double ratio) {
   p.floor_voltage = std::min(1.0, power.floor_voltage / voltage);
   for (std::size_t i = 0; i < kDTypeCount; ++i) p.tensor[static_cast<DType>(i)] *= v;
   p.fp32 *= v;
+  p.lane_product *= v;
   p.sfu *= v;
   p.instruction *= v;
   p.smem *= v;
@@ -42,6 +43,7 @@ PowerScalars scaled_to(const PowerScalars& power, const GpuNumbers& from, const 
   PowerScalars p = at_boost(power, to.boost_clock / from.boost_clock);  // one voltage a frequency for both chips
   for (std::size_t i = 0; i < kDTypeCount; ++i) p.tensor[static_cast<DType>(i)] *= logic;
   p.fp32 *= logic;
+  p.lane_product *= logic;
   p.sfu *= logic;
   p.instruction *= logic;
   p.smem *= logic;

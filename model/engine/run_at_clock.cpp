@@ -32,7 +32,7 @@ RunEnergy energy_of_run(std::span<const LaunchPrediction> launches, Flops useful
   RunEnergy run;
   for (const LaunchPrediction& l : launches) {
     const Demand& d = l.demand;
-    Activity a = activity(d, d.tensor_clk > 0 ? useful : Flops{}, math, m.gpu.sm);
+    Activity a = activity(d, useful, math, m.gpu.sm);
     a.dram_read = a.dram_write = Bytes{};
     run.chip += energy_of(a, math, *m.power, m.data).chip;
     run.tensor_estimate += estimated_tensor_energy(a, math, *m.power);

@@ -29,10 +29,11 @@ PowerCounts count_work(const PowerRow& row, PowerPlanner& planner, const Gpu& gp
   for (int i = 0; i < p.launch_count; ++i) {
     const LaunchPrediction& l = p.launches[static_cast<std::size_t>(i)];
     const Demand& d = l.demand;
-    const Activity a = activity(d, d.tensor_clk > 0 ? p.tensor : Flops{}, p.math, gpu.sm);
+    const Activity a = activity(d, p.tensor, p.math, gpu.sm);
     c.work.tensor += a.tensor;
     c.work.padded += a.padded;
     c.work.fp32 += a.fp32;
+    c.work.lane_products += a.lane_products;
     c.work.sfu += a.sfu;
     c.work.instructions += a.instructions;
     c.work.smem += a.smem;
