@@ -124,6 +124,8 @@ Bytes spilled(const Op& op, const OpPrediction& p, const Machine& m) {
     values = real(s->batch * s->heads * p.attention_plan.splits * (s->latent + 1));
   if (const auto* s = std::get_if<AttentionDecode>(&op))
     values = real(s->batch * s->q_heads * p.attention_plan.splits * (s->v_dim + 1));
+  if (const auto* s = std::get_if<AttentionPrefill>(&op); s != nullptr && p.attention_plan.splits > 1)
+    values = real(s->batch * s->q_heads * s->q_len * p.attention_plan.splits * (s->v_dim + 1));
   const Bytes partials = 4 * values * units::B;
   return p.launch_count > 1 && partials > m.rates().l2_capacity ? 2.0 * partials : Bytes{};
 }
