@@ -123,8 +123,7 @@ class Exchanges {
   }
 
   /// Of gradients of the same size. Buckets go to memory: their sums are read from there long after, and 8 MB take 5.4 us in
-  /// and 5.5 back, 34 MB 16 and 17 (traces of the training side). `apart`: none travels
-  /// beside them.
+  /// and 5.5 back, 34 MB 16 and 17 (traces of the training side). `apart`: none travels beside them.
   void copy_to_buckets_and_back(const Unit& u, bool apart) {
     open(u, true);
     copy_cold("to_buckets"_node, u.params, shared_, shared_);

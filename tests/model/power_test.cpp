@@ -52,6 +52,29 @@ TEST(Power, ACopyTakesWhatItsBytesTake) {
   EXPECT_NEAR(zeros.energy->in(units::J), 0.03 + 30 * zeros.time.in(units::s), 1e-9);
 }
 
+/// A step of 1000 CTAs of 10 clocks on lanes of the toy GPU; 2 pJ for each FLOP of a product of normal data, half of it for
+/// ternary data, half way from zeros here, none for zeros. What is no product takes none of it.
+TEST(Power, ProductsOnLanesTakeWhatTheirDataChange) {
+  Calibration c = powered();
+  set(c, "lane_product_J_per_FLOP", 2e-12);
+  set(c, "tensor_toggle_ternary", 0.75);
+  const PowerScalars p = *read_power_scalars(c);
+  StreamingMultiprocessor sm = toy_gpu().sm;
+  sm.tensor_flop_per_clk[DType::fp32] = 0;
+  Demand d;
+  d.plan.ctas = 1000;
+  d.plan.steps = 1;
+  d.fp32_clk = 10;
+  const double flops = 10'000 * sm.fp32_flop_per_clk;
+  const auto joules = [&](Flops product, DataPattern data) {
+    return energy_of(activity(d, product, DType::fp32, sm), DType::fp32, p, data).chip.in(units::J);
+  };
+  EXPECT_NEAR(joules(flops * units::FLOP, DataPattern::normal), 2e-12 * flops, 1e-18);
+  EXPECT_NEAR(joules(flops * units::FLOP, DataPattern::ternary), 1e-12 * flops, 1e-18);
+  EXPECT_EQ(joules(flops * units::FLOP, DataPattern::zeros), 0);
+  EXPECT_EQ(joules(Flops{}, DataPattern::normal), 0);
+}
+
 TEST(Power, HalfsTakeWhatTheirBitsTakeToMove) {
   const PowerScalars p = *read_power_scalars(powered());
   Activity work;
