@@ -41,7 +41,7 @@ def group_of(name, op, phase):
     part = name.split(".", 1)[1] if "." in name else name
     if op in COLLECTIVES:
         return "network"
-    if phase == "update":
+    if phase == "update" and part != "accumulate":  # micro-batches' gradients are added in the backward pass
         return "optimizer"
     if name.startswith("loss_"):
         return "loss"
