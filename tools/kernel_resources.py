@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Registers, shared memory, stack and code of our row-wise kernels as built: what data/kernels/own_sm90.built.csv holds.
 
-    tools/kernel_resources.py LIBRARY             rewrites the file, and the compiler in data/kernels/own_sm90.json
+    tools/kernel_resources.py LIBRARY             rewrites the file, the compiler in data/kernels/own_sm90.json, and the sources'
+                                                  digest in data/kernels/own_sm90.sources.sha256
     tools/kernel_resources.py --check LIBRARY     compares: 0 equal, 1 different, 4 another compiler or none
+    tools/kernel_resources.py --check-sources     compares the digest alone, where kernels are compiled otherwise than they run
 
 LIBRARY is the library of the kernels' floor (build/libplumbline_kernels.a). Its objects hold a cubin, an ELF file, for
 sm_90a beside those for older cards; cmake/cuda.cmake keeps these uncompressed, so that nothing but this program is
@@ -10,8 +12,11 @@ needed to read them. Of each kernel the cubin says the registers and the stack f
 (section .nv.info, attributes REGCOUNT and FRAME_SIZE), and the static shared memory (section .nv.shared.NAME, which
 begins with 1 KiB that the system reserves). The code is of 16-byte instructions: `instructions` and `sfu` count them as
 they stand, padding left out, not as they are executed.
+
+The digest is of all sources of kernels/rows and kernels/chain and of what they include, without comments and layout.
 """
 import csv
+import hashlib
 import io
 import json
 import pathlib
@@ -20,8 +25,10 @@ import struct
 import subprocess
 import sys
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "kernels"
-TABLE, COUNTS = DATA / "own_sm90.built.csv", DATA / "own_sm90.json"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA = ROOT / "data" / "kernels"
+TABLE, COUNTS, SOURCES = DATA / "own_sm90.built.csv", DATA / "own_sm90.json", DATA / "own_sm90.sources.sha256"
+ROOMS = ("kernels/rows", "kernels/chain")
 COLUMNS = ["kernel", "registers", "shared_B", "stack_B", "instructions", "sfu"]
 # Functions whose counts the planner of row-wise operators takes (model/stacks/own/row_kernels.cpp).
 ROW_KERNELS = ("chain_flat", "chain_held", "chain_walked", "cumsum", "flat", "flat_odd", "flat_single",
@@ -138,6 +145,31 @@ def differences(on_file, now):
             yield f"{name}: {old.get(name, 'not on file')} on file, {new.get(name, 'not built')} as built"
 
 
+def digest_of_sources():
+    """SHA-256 of the rooms' sources and of all of ours that they include, by name; comments and layout do not count."""
+    left = [str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).glob("*.cu")]
+    found = {}
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", (ROOT / name).read_text(), flags=re.DOTALL)
+        found[name] = " ".join(text.split())
+        left += re.findall(r'#include "([^"]+)"', text)
+    digest = hashlib.sha256()
+    for name in sorted(found):
+        digest.update(f"{name}\n{found[name]}\n".encode())
+    return digest.hexdigest()
+
+
+def check_sources():
+    if SOURCES.read_text().strip() == digest_of_sources():
+        return 0
+    print(f"sources of {', '.join(ROOMS)}, or what they include, are not those that {TABLE.name} was read from:\n"
+          "build them as they run and call tools/kernel_resources.py with the library (data/kernels/README.md)")
+    return 1
+
+
 def check(library, compiler, rows):
     counted = json.loads(COUNTS.read_text())["compiler"]
     if not rows:
@@ -149,7 +181,9 @@ def check(library, compiler, rows):
     found = list(differences(TABLE.read_text(), written(rows)))
     for line in found:
         print(line)
-    if found:
+    if not found:
+        found = check_sources()
+    else:
         print(f"{', '.join(COLUMNS[1:])} of {len(found)} kernels are not those of {TABLE}.\n"
               f"`tools/kernel_resources.py {library}` rewrites it; then profile the kernels again\n"
               "(data/kernels/README.md): what they execute will have changed too")
@@ -159,6 +193,8 @@ def check(library, compiler, rows):
 def main(arguments):
     if not arguments or arguments[:-1] not in ([], ["--check"]):
         sys.exit(__doc__)
+    if arguments == ["--check-sources"]:
+        return check_sources()
     library = arguments[-1]
     compiler, rows = built(library)
     if arguments[0] == "--check":
@@ -168,6 +204,7 @@ def main(arguments):
     TABLE.write_text(written(rows))
     text = COUNTS.read_text()
     COUNTS.write_text(re.sub(r'("compiler": )"[^"]*"', lambda m: f'{m[1]}"{compiler}"', text, count=1))
+    SOURCES.write_text(digest_of_sources() + "\n")
     print(f"{TABLE}: {len(rows)} kernels of {compiler}")
     return 0
 

@@ -9,7 +9,7 @@
 namespace plumbline::test {
 
 #ifdef PLUMBLINE_SANITIZED
-inline constexpr std::size_t kEach = 3;
+inline constexpr std::size_t kEach = 5;
 #else
 inline constexpr std::size_t kEach = 1;
 #endif
@@ -17,7 +17,7 @@ inline constexpr std::size_t kEach = 1;
 /// What is said of a whole list is not judged of a sample.
 inline constexpr bool kWhole = kEach == 1;
 
-/// All of a list; under sanitizers every third of it.
+/// All of a list; under sanitizers every fifth of it.
 template <class T>
 std::vector<T> sampled(std::vector<T> all) {
   std::vector<T> some;

@@ -78,7 +78,7 @@ TEST_F(ValidateCommand, AReportGoesThroughLinksAndIntoDevicesAndReplacesNeither)
   EXPECT_EQ(run("compare --gpu h200 --report '" + link + "' " + csv), 0) << err_;
   EXPECT_TRUE(fs::is_symlink(link));
   EXPECT_THAT(text_of_file(target), HasSubstr("3 rows compared"));
-  EXPECT_EQ(run_shell("mkfifo '" + link + ".fifo'; cat '" + link + ".fifo' & '" + program_.string() +
+  EXPECT_EQ(run_shell("mkfifo '" + link + ".fifo'; timeout 60 cat '" + link + ".fifo' & '" + program_.string() +
                       "' compare --gpu h200 --report '" + link + ".fifo' " + csv + "; wait"),
             0);
   EXPECT_TRUE(fs::is_fifo(link + ".fifo"));

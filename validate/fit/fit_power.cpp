@@ -125,7 +125,7 @@ double search_loss(const std::vector<PowerCounts>& rows, const std::vector<doubl
 
 /// From several voltage curves to begin with: a steep one below a late knee and one that bends nowhere are valleys of their own,
 /// which one simplex does not leave.
-Shape best_shape(const std::vector<PowerCounts>& rows, double memory_supply) {
+Shape best_shape(const std::vector<PowerCounts>& rows, double memory_supply, int steps) {
   constexpr std::array<std::array<double, 2>, 3> kCurves{{{0.6, 0.8}, {0.72, 0.85}, {0.8, 0.85}}};
   const auto loss = [&](const std::vector<double>& x) { return search_loss(rows, x, memory_supply); };
   std::vector<double> best;
@@ -134,7 +134,7 @@ Shape best_shape(const std::vector<PowerCounts>& rows, double memory_supply) {
     std::vector<double> start(kStart.begin(), kStart.end());
     start[0] = knee;
     start[1] = floor;
-    const std::vector<double> found = simplex_search(loss, start, 0.1, 1000);
+    const std::vector<double> found = simplex_search(loss, start, 0.1, steps);
     const double at = loss(found);
     if (best.empty() || at < least) {
       best = found;
@@ -323,7 +323,7 @@ std::vector<PowerRow> over_their_windows(const std::vector<PowerRow>& as_read, c
 }  // namespace
 
 PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& as_read,
-                   const std::string& source) {
+                   const std::string& source, int steps) {
   const std::vector<PowerRow> rows = over_their_windows(as_read, gpu);
   PowerPlanner planner(gpu, start);
   PowerRow idle;
@@ -356,7 +356,7 @@ PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<P
   double supply = shape.memory_supply;
   for (int round = 0; round < 2; ++round) {  // the share needs the whole energy of a byte, which hardly depends on it
     const std::vector<PowerCounts> on_one_card = as_on_one_card(powered, cards, supply);
-    shape = best_shape(on_one_card, supply);
+    shape = best_shape(on_one_card, supply, steps);
     solved = solve(on_one_card, shape);
     const double whole = 0.5 * (solved.energies[kRead] + solved.energies[kWrite]);
     if (per_byte > 0 && whole > 0) supply = std::clamp(per_byte / whole, 0.05, 1.0);

@@ -63,9 +63,9 @@ struct PowerFit {
   std::vector<std::string> worst;          ///< rows with the largest errors, for people
 };
 
-/// Throws BadInput when there are fewer rows than scalars.
+/// Throws BadInput when there are fewer rows than scalars. `steps`: of each search at most.
 PowerFit fit_power(const Gpu& gpu, const Calibration& start, const std::vector<PowerRow>& rows,
-                   const std::string& source);
+                   const std::string& source, int steps = 1000);
 std::string fit_report(const PowerFit& fit);
 
 /// Adds the quantiles of residuals (model/engine/power.hpp) by fitting without a fifth of the shapes at a time.
