@@ -11,6 +11,9 @@
 namespace plumbline {
 namespace {
 
+/// A regulator moves the clock within tens of ms (an H200's, traced: docs/calibration/power.md).
+constexpr Seconds kLookBack = 100.0 * units::ms;
+
 /// Of all ranks: each stage's for as long as the step takes, busy as its work says beside the slowest's, else waiting.
 Joules energy_of_all(const StepPrediction& out, Joules busy, Seconds time, Watts waiting) {
   const Graph& graph = out.graph;
@@ -75,10 +78,33 @@ void reprice(StepPrediction& out, const Machine& machine, const RunOptions& opti
   side_by_side.sends(out);
 }
 
-/// What the step takes there. Times and gaps alone are left in it, where nothing runs side by side: for the clocks that
-/// a search tries.
+/// Whether a node is part of what the cap is met over. A phase that lasts longer than the regulator looks back is none of
+/// that: what it leaves of the cap has gone by when the passes begin.
+bool with_the_passes(const StepPrediction& out, const NodePrediction& n, bool all) {
+  return all || !out.graph.segments[static_cast<std::size_t>(n.node->segment)].once;
+}
+
+/// What the regulator takes the mean over.
+struct CappedPhases {
+  bool once = true;   ///< what runs once an iteration, behind the passes
+  bool waits = true;  ///< for other stages
+};
+
+/// Waits of a pipeline lie at both ends of an iteration (arXiv 2104.04473, figure 4).
+CappedPhases capped_phases(const StepPrediction& out) {
+  Seconds once, time;
+  for (const NodePrediction& n : out.nodes) {
+    const Seconds path = static_cast<double>(n.node->count) * n.on_path();
+    time += path;
+    if (!with_the_passes(out, n, false)) once += path;
+  }
+  return {once < kLookBack || once == time, 0.5 * out.stages.waits * time < kLookBack};
+}
+
+/// What the step takes there, of `phases`. Times and gaps alone are left in it, where nothing runs side by side: for the
+/// clocks that a search tries.
 Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side,
-                     double share) {
+                     CappedPhases phases, double share) {
   const Rates& m = machine.rates();
   if (out.graph.side_by_side || out.graph.pipeline.sends_beside) {
     reprice(out, machine, options, side_by_side, share);
@@ -90,9 +116,13 @@ Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptio
     set_gaps(out, machine, options.runtime, out.between_steps);
     exchange_beside(out, m, Stages::one);
   }
-  Seconds time;
-  for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
-  return (1 + out.stages.waits) * time;
+  Seconds time, of_phases;
+  for (const NodePrediction& n : out.nodes) {
+    const Seconds path = static_cast<double>(n.node->count) * n.on_path();
+    time += path;
+    if (with_the_passes(out, n, phases.once)) of_phases += path;
+  }
+  return phases.waits ? of_phases + out.stages.waits * time : of_phases;
 }
 
 /// How far the largest of `n` draws from a normal distribution lies above its mean, in standard deviations: its quantile
@@ -110,24 +140,28 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   add_up_energy(out, m, 1);
   const Watts aim = m.power->regulator_aim * m.power_cap;
   if (m.clock_mode == ClockMode::burst && m.clock_limit == 1) return;
+  const CappedPhases phases = capped_phases(out);
   RunEnergy run;
-  Seconds at_boost;
+  Seconds at_boost, capped;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
+    at_boost += count * n.on_path();
+    if (!with_the_passes(out, n, phases.once)) continue;
     const RunEnergy once = run_energy(n.op);
     run.chip += count * once.chip;
     run.memory += count * once.memory;
     run.tensor_estimate += count * once.tensor_estimate;
-    at_boost += count * n.on_path();
+    capped += count * n.on_path();
   }
   run.chip *= 1 + m.power->chip_spread * largest_of(out.graph.together);
   run.memory += links_between(out, m);
-  at_boost += out.stages.waits * at_boost;
-  out.uncapped = at_boost;
+  if (phases.waits) capped += out.stages.waits * at_boost;
+  out.uncapped = (1 + out.stages.waits) * at_boost;
   double share = 1;
   if (m.clock_mode == ClockMode::steady) {
-    share = settled_clock_share(*m.power, aim, run, at_boost,
-                                [&](double tried) { return step_time_at(out, machine, options, side_by_side, tried); });
+    share = settled_clock_share(*m.power, aim, run, capped, [&](double tried) {
+      return step_time_at(out, machine, options, side_by_side, phases, tried);
+    });
   }
   out.power_limited = share < m.clock_limit;
   share = std::min(share, m.clock_limit);
