@@ -11,8 +11,9 @@
 namespace plumbline {
 namespace {
 
-/// A regulator moves the clock within tens of ms (an H200's, traced: docs/calibration/power.md).
-constexpr Seconds kLookBack = 100.0 * units::ms;
+/// What a regulator still knows of a phase that ended fades within this time (an H200's: pauses of 6 ms to 1 s between
+/// products at the cap, data/measurements/h200/pytorch/cap_pauses.csv). An A100's was not measured.
+constexpr Seconds kLookBack = 37.0 * units::ms;
 
 /// Of all ranks: each stage's for as long as the step takes, busy as its work says beside the slowest's, else waiting.
 Joules energy_of_all(const StepPrediction& out, Joules busy, Seconds time, Watts waiting) {
@@ -78,33 +79,24 @@ void reprice(StepPrediction& out, const Machine& machine, const RunOptions& opti
   side_by_side.sends(out);
 }
 
-/// Whether a node is part of what the cap is met over. A phase that lasts longer than the regulator looks back is none of
-/// that: what it leaves of the cap has gone by when the passes begin.
-bool with_the_passes(const StepPrediction& out, const NodePrediction& n, bool all) {
-  return all || !out.graph.segments[static_cast<std::size_t>(n.node->segment)].once;
+/// Of a phase that lasts `time`, the share that counts in the mean which the regulator holds at the cap.
+double known_share(Seconds time) {
+  const double x = time / kLookBack;
+  return x > 0 ? -std::expm1(-x) / x : 1;
 }
 
-/// What the regulator takes the mean over.
-struct CappedPhases {
-  bool once = true;   ///< what runs once an iteration, behind the passes
-  bool waits = true;  ///< for other stages
-};
-
-/// Waits of a pipeline lie at both ends of an iteration (arXiv 2104.04473, figure 4).
-CappedPhases capped_phases(const StepPrediction& out) {
-  Seconds once, time;
-  for (const NodePrediction& n : out.nodes) {
-    const Seconds path = static_cast<double>(n.node->count) * n.on_path();
-    time += path;
-    if (!with_the_passes(out, n, false)) once += path;
-  }
-  return {once < kLookBack || once == time, 0.5 * out.stages.waits * time < kLookBack};
+/// Of a pipeline's waits, which lie at both ends of an iteration (arXiv 2104.04473, figure 4). What runs once behind the
+/// passes counts whole: recorded iterations meet the cap in their mean, updates of up to some 100 ms among them.
+double known_share_of_waits(const StepPrediction& out) {
+  Seconds time;
+  for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
+  return known_share(0.5 * out.stages.waits * time);
 }
 
-/// What the step takes there, of `phases`. Times and gaps alone are left in it, where nothing runs side by side: for the
-/// clocks that a search tries.
+/// What the step takes there, `known` of its waits counted. Times and gaps alone are left in it, where nothing runs side
+/// by side: for the clocks that a search tries.
 Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side,
-                     CappedPhases phases, double share) {
+                     double known, double share) {
   const Rates& m = machine.rates();
   if (out.graph.side_by_side || out.graph.pipeline.sends_beside) {
     reprice(out, machine, options, side_by_side, share);
@@ -116,13 +108,9 @@ Seconds step_time_at(StepPrediction& out, const Machine& machine, const RunOptio
     set_gaps(out, machine, options.runtime, out.between_steps);
     exchange_beside(out, m, Stages::one);
   }
-  Seconds time, of_phases;
-  for (const NodePrediction& n : out.nodes) {
-    const Seconds path = static_cast<double>(n.node->count) * n.on_path();
-    time += path;
-    if (with_the_passes(out, n, phases.once)) of_phases += path;
-  }
-  return phases.waits ? of_phases + out.stages.waits * time : of_phases;
+  Seconds time;
+  for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
+  return (1 + known * out.stages.waits) * time;
 }
 
 /// How far the largest of `n` draws from a normal distribution lies above its mean, in standard deviations: its quantile
@@ -140,27 +128,25 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   add_up_energy(out, m, 1);
   const Watts aim = m.power->regulator_aim * m.power_cap;
   if (m.clock_mode == ClockMode::burst && m.clock_limit == 1) return;
-  const CappedPhases phases = capped_phases(out);
   RunEnergy run;
-  Seconds at_boost, capped;
+  Seconds at_boost;
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
-    at_boost += count * n.on_path();
-    if (!with_the_passes(out, n, phases.once)) continue;
     const RunEnergy once = run_energy(n.op);
     run.chip += count * once.chip;
     run.memory += count * once.memory;
     run.tensor_estimate += count * once.tensor_estimate;
-    capped += count * n.on_path();
+    at_boost += count * n.on_path();
   }
   run.chip *= 1 + m.power->chip_spread * largest_of(out.graph.together);
   run.memory += links_between(out, m);
-  if (phases.waits) capped += out.stages.waits * at_boost;
+  const double known = known_share_of_waits(out);
+  const Seconds capped = (1 + known * out.stages.waits) * at_boost;
   out.uncapped = (1 + out.stages.waits) * at_boost;
   double share = 1;
   if (m.clock_mode == ClockMode::steady) {
     share = settled_clock_share(*m.power, aim, run, capped, [&](double tried) {
-      return step_time_at(out, machine, options, side_by_side, phases, tried);
+      return step_time_at(out, machine, options, side_by_side, known, tried);
     });
   }
   out.power_limited = share < m.clock_limit;

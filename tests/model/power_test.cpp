@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "model/machines.hpp"
 #include "model/report/power_trace.hpp"
 #include "ops/llm/llm.hpp"
 #include "tests/support/random_gpu.hpp"
@@ -422,6 +423,27 @@ TEST(PowerOfAStep, SumsItsOperatorsAndMeetsTheCapInTheMean) {
       EXPECT_NEAR(sum / *step.energy, 1, 1e-12);
     }
   }
+}
+
+/// A regulator forgets a wait that lasts far longer than it looks back: the passes meet the cap by themselves, and the mean
+/// with the bubble lies below it.
+TEST(PowerOfAStep, LongWaitsOfAPipelineLeaveThePassesNothing) {
+  Workload w;
+  w.phase = Phase::train;
+  w.batch = 16;
+  w.prompt = 8192;
+  w.parallel.pipeline = 8;
+  w.training.micro_batch = 1;
+  const Machine m = machines().get({"h200_sxm", MachineOptions{"megatron", ClockMode::steady}});
+  const StepPrediction step = predict(load_llm("llama-3.1-70b"), w, m, RunOptions{});
+  ASSERT_TRUE(step.power && step.power_limited);
+  const Watts aim = m.rates().power->regulator_aim * m.rates().power_cap;
+  ASSERT_GT(step.stages.waits, 0.2);
+  ASSERT_GT(step.bubble, 1.0 * units::s);
+  const Watts passes = (1 + step.stages.waits) * *step.power - step.stages.waits * *step.waiting_power;
+  EXPECT_LE(*step.power, 0.9 * aim);
+  EXPECT_LE(passes, 1.01 * aim);
+  EXPECT_GE(passes, 0.95 * aim);  // the hottest card of eight sets the clock
 }
 
 }  // namespace
