@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Writes model/stacks/cublas/lane_answers.hpp: which kernels cuBLAS takes for products in fp32.
+"""Writes model/stacks/cublas/lane_answers.hpp and tile_answers.hpp: which kernels cuBLAS takes for products in fp32 and in tf32.
 
     tools/cublas_answers.py; ./dev format
 
 Of cuBLASLt's answers for training shapes (data/measurements/h200/pytorch/choices.csv.gz, choices_third.csv.gz; no shape that is
 held out is read) it keeps those for which the nearest of the ones before would take a tenth more or less
-time than the answer itself, by what tiles take of an SM. The nearest is found as answers.cpp finds it.
+time than the answer itself, by what tiles take of an SM; in tf32 those for which it would name another tile. The nearest is
+found as answers.cpp finds it.
 """
 import csv
+import glob
 import gzip
 import json
 import math
@@ -77,14 +79,41 @@ def nearest(at, kept):
                (one[0][4] - e) ** 2)
 
 
-def condensed(every, clocks, of_sides, worth):
-    placed = [(place(*shape, of_sides), shape, answer) for shape, answer in sorted(set(every))]
+# places in kTf32Tiles
+TF32_TILES = {24: 0, 23: 1, 20: 2, 21: 3, 19: 4, 18: 5, 17: 6, 15: 7}
+HOPPER = "43"  # cuBLASLt's number of its kernels for sm_90; small products run others
+
+
+def held_out_rows(dtype):
+    """M, N, K of all rows of PyTorch's products that are held out."""
+    for path in glob.glob(os.path.join(ROOT, "data", "measurements", "*_pytorch", "*", "*.heldout.csv")):
+        with open(path, encoding="ascii") as text:
+            for row in csv.DictReader(text):
+                if (row["op"], row["dtype"]) == ("gemm", dtype):
+                    sizes = dict(pair.split("=") for pair in row["shape"].split(";"))
+                    yield tuple(int(sizes[key]) for key in "MNK")
+
+
+def tf32_answers():
+    held = set(held_out_rows("tf32"))
+    for shape, row in answers("tf32", "tf32"):
+        if row["algo"] == HOPPER and int(row["tile"]) in TF32_TILES and shape not in held:
+            yield shape, TF32_TILES[int(row["tile"])]
+
+
+def place_in_tf32(m, n, k):
+    tiles = lambda size, side: math.log(math.ceil(size / side))
+    return (1.5 * (tiles(m, 64) + tiles(n, 64)), 0.3 * math.log(k), 0.3 * math.log(min(m, 256)), 2 * tiles(m, 128), 2 * tiles(n, 128))
+
+
+def condensed(every, place_of, differ):
+    placed = [(place_of(*shape), shape, answer) for shape, answer in sorted(set(every))]
     random.Random(3).shuffle(placed)
     kept = [placed[0]]
     for _ in range(PASSES):
         for one in placed:
             near = nearest(one[0], kept)
-            if abs(math.log(clocks(one[1], near[2]) / clocks(one[1], one[2]))) > worth:
+            if differ(one[1], near[2], one[2]):
                 kept.append(one)
     return sorted((shape, answer) for _, shape, answer in kept)
 
@@ -115,8 +144,11 @@ def write(name, kind, entries):
 
 
 def main():
-    kept = condensed(lane_answers(), lane_clocks, 0.15, 0.10)
+    otherwise = lambda shape, a, b: abs(math.log(lane_clocks(shape, a) / lane_clocks(shape, b))) > 0.10
+    kept = condensed(lane_answers(), lambda m, n, k: place(m, n, k, 0.15), otherwise)
     write("Lane", "fp32", [(*shape, tile[0], parts, in_place) for shape, (tile, parts, in_place) in kept])
+    kept = condensed(tf32_answers(), place_in_tf32, lambda _, a, b: a != b)
+    write("Tile", "tf32", [(*shape, tile) for shape, tile in kept])
 
 
 if __name__ == "__main__":

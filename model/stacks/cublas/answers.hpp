@@ -15,8 +15,15 @@ struct LaneAnswer {
   bool in_place;
 };
 
+/// To one in tf32 on Hopper with weights [N,K]. `tile`: its place in kTf32Tiles.
+struct TileAnswer {
+  std::uint16_t m, n, k;
+  std::uint8_t tile;
+};
+
 /// In fp32, on ordinary lanes. All were answered for one card: on those with fewer SMs the answer is that to a shape with
 /// as many tiles an SM.
 const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_count);
+const TileAnswer& nearest_tile_answer(double m, double n, double k, double sm_count);
 
 }  // namespace plumbline::cublas
