@@ -30,7 +30,9 @@ constexpr auto kOthers = std::to_array<ClassOfKernels>({
     {"collective", "all"},
     {"host", "all"},
     {"matrix", "all"},
-    {"attention", "all"},
+    {"attention", "all"},  // what is neither of the next two: linear attention, quantizing what attention reads
+    {"prompts", "all"},    // attention paced by products: of whole prompts, encoders, backward
+    {"decode", "all"},     // attention that streams a cache
     {"stream", "all"},
     {"row_statistics", "all"},
     {"softmax_like", "all"},
@@ -231,7 +233,9 @@ void BandTable::fill_transfers(const std::map<std::string, Band>& found, const s
   const std::vector<bool> here = fill(found, distance + "library.", library_);
   const std::vector<bool> there = fill(found, other + "library.", others);
   for (std::size_t i = 0; i < others.size(); ++i) {
-    if (here[i] || !there[i]) others[i] = 0;  // nothing to add
+    const Band &known = bands_[library_[i]], &of_other = bands_[others[i]];
+    const bool less = distance == "far." && (of_other.low < known.low || of_other.high > known.high);
+    if (!there[i] || (here[i] && !less)) others[i] = 0;  // nothing to add
   }
   widen(library_, others);
 }

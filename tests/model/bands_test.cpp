@@ -187,6 +187,21 @@ TEST(BandTable, AClassUnknownAtItsDistanceTakesTheHull) {
   EXPECT_EQ(far.find(KernelSet::library, copy, 1.0 * units::ms, Bound::memory).low, -0.4);
 }
 
+/// Three pairs of one generation reach further than one of another did: a card of another is no better known.
+TEST(BandTable, AnotherGenerationIsNowhereNarrowerThanTheSame) {
+  Calibration c = with_bands({});
+  c.transfer_bands["near.library.gemm.large"] = Band{-0.3, 0.3, 3};
+  c.transfer_bands["far.library.gemm.large"] = Band{-0.2, 0.2, 4};
+  const auto band = [&](BandSection section) {
+    return BandTable(c, section).find(KernelSet::library, band_class_of_name("gemm"), 1.0 * units::ms, Bound::memory);
+  };
+  EXPECT_EQ(band(BandSection::far).low, -0.3);
+  EXPECT_EQ(band(BandSection::far).high, 0.3);
+  c.transfer_bands["far.library.gemm.large"] = Band{-0.5, 0.5, 4};
+  EXPECT_EQ(band(BandSection::near).high, 0.3);
+  EXPECT_EQ(band(BandSection::far).high, 0.5);
+}
+
 /// What was measured on no card is nowhere narrower than its kind on cards of another generation, and half as wide again: the
 /// kernel is a further draw as well as the card.
 TEST(BandTable, WhatWasNeverMeasuredIsAsWideAsItsKind) {

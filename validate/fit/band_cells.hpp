@@ -20,7 +20,7 @@ inline constexpr int kAnyBandBound = -1;
 struct BandCell {
   std::vector<double> values;
   std::vector<std::string> stacks, groups;
-  double in_sample = 0;  ///< rows that the scalars were fitted to
+  double in_sample = 0;  ///< rows that the scalars were fitted to; none of a class that no family is fitted to
   void add(const BandResidual& r);
 };
 

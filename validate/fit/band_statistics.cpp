@@ -170,7 +170,7 @@ void BandCell::add(const BandResidual& r) {
   values.push_back(r.value);
   stacks.push_back(r.stack);
   groups.push_back(r.group);
-  in_sample += r.in_sample ? 1 : 0;
+  in_sample += r.in_sample && !band_class_is_unfitted(r.band_class) ? 1 : 0;
 }
 
 std::vector<double> stack_weights(const std::vector<std::string>& stacks) {

@@ -81,12 +81,12 @@ UnitCells unit_cells(const std::vector<BandResidual>& residuals, KernelSet kerne
   return cells;
 }
 
-/// Rows that a card's scalars were fitted to reach less far than those of a card that takes the scalars over: 1.18
-/// times as far reach the H100's where the H200's alone were fitted (the mean of logarithms over 37 classes and sizes
-/// of training rows; 0.97 where both were). The next card is in no sample. Of another generation what was fitted is
-/// another kernel.
+/// Rows that a card's scalars were fitted to reach less far than those of a card that takes the scalars over: 1.22
+/// times as far reach the H100's where the H200's alone were fitted (the mean of logarithms over 29 classes and sizes
+/// of 19 training rows and more; 0.96 over 13 where both were). The next card is in no sample. Of a class that no
+/// family is fitted to, no card's rows are. Of another generation what was fitted is another kernel.
 double unseen_reach(const BandCell& cell, BandSection section) {
-  constexpr double kUnseen = 1.18;
+  constexpr double kUnseen = 1.22;
   if (section != BandSection::near) return reach_of(cell);
   return reach_of(cell) * std::pow(kUnseen, cell.in_sample / static_cast<double>(cell.values.size()));
 }
@@ -136,19 +136,20 @@ void add_in_sample(const UnitCells& cells, const UnitCells& transfers, const Sca
   kinds = kind_reaches(with_lone);
 }
 
-/// What stands beside a class's own cards, in cards, and how much of what a card errs by is drawn anew for the next: as
-/// a further draw of a normal distribution that share of the variance is 1 + 1 / draws of one's.
+/// What stands beside a class's own cards (its kind) and beside a kind's classes (all kernels), in cards, and how much of
+/// what a card errs by is drawn anew for the next: as a further draw of a normal distribution that share of the variance
+/// is 1 + 1 / draws of one's.
 ///
 /// On one chip kernels and scalars are the same, and so is most of the error: the class knows far more of it than its
-/// kind does. Another generation is rarely more than one further draw of a kind (most kernels are on file for two
-/// generations), whose reach says little of the next one's: there the kind counts as a card, all kernels as half of
-/// one, and all of the error is the card's. Chosen on training rows by leaving out cards and generations
-/// (docs/calibration/bands.md).
+/// kind does. Another generation is rarely more than one further draw of a class (most kernels are on file for two
+/// generations), whose reach says little of the next one's: there the kind counts as three cards, beside a kind all
+/// kernels as half of one, and all of the error is the card's. Chosen on training rows by leaving out cards and
+/// generations (docs/calibration/bands.md).
 struct Pooling {
   double kind, all, own_share;
 };
 Pooling pooling_of(BandSection section) {
-  return section == BandSection::near ? Pooling{0.2, 0, 0.25} : Pooling{1, 0.5, 1};
+  return section == BandSection::near ? Pooling{0.1, 0, 0.15} : Pooling{3, 0.5, 1};
 }
 
 /// As far to either side, as written to a file: rounded outwards.
@@ -183,9 +184,9 @@ void add_never_moved(const UnitCells& fitted, const Reaches& transfers, const Re
 
 }  // namespace
 
-/// A class that was measured on no card of another generation takes its kind's reach or that of all kernels, whichever
-/// is wider, no less than the mean over sizes: how its error goes with size nobody knows either. Of the same generation
-/// it has its kind's word alone. It is a draw by itself, so that all of its error is drawn anew.
+/// A class that was measured on no card of another generation takes its kind's reach with that of all kernels as half a
+/// card beside it, no less than the mean over sizes: how its error goes with size nobody knows either. Of the same
+/// generation it has its kind's word alone. It is a draw by itself, so that all of its error is drawn anew.
 std::map<std::string, Band> transfer_bands(const std::vector<BandResidual>& residuals, KernelSet kernels,
                                            BandSection section) {
   const Scale scale(section);
@@ -194,32 +195,34 @@ std::map<std::string, Band> transfer_bands(const std::vector<BandResidual>& resi
   Reaches classes = class_reaches(transfers, scale), kinds = kind_reaches(classes);
   add_in_sample(fitted, transfers, scale, classes, kinds);
   const bool far = section == BandSection::far;
+  const Pooling pooling = pooling_of(section);
   const auto of_all = [&](const BandCellKey& key) {
     std::size_t up = key.number;
     while (band_parent(up) != up) up = band_parent(up);
     return kinds.at({up, key.size}).mean();
   };
+  const auto with_all = [&](const BandCellKey& key) {
+    return (kinds.at(key).mean() + pooling.all * of_all(key)) / (1 + pooling.all);
+  };
   std::map<std::string, Band> bands;
   for (const auto& [key, kind] : kinds) {
-    double reach = kind.mean();
+    double reach = with_all(key);
     if (far) {
       MeanReach sizes;
       for (std::size_t size = 0; size < kAnyBandSize; ++size) {
         const auto of_size = kinds.find({key.number, size});
         if (of_size == kinds.end()) continue;
-        sizes.add(std::max(of_size->second.mean(), of_all(of_size->first)), 1, 0);
+        sizes.add(with_all(of_size->first), 1, 0);
       }
-      reach = std::max({reach, of_all(key), sizes.mean()});
+      reach = std::max(reach, sizes.mean());
     }
     bands[text_of(kernels, key)] = further_card(scale.reach(reach), 1, 1, kind.rows);
   }
   add_never_moved(fitted, classes, kinds, kernels, bands);
-  const Pooling pooling = pooling_of(section);
   for (const auto& [key, own] : classes) {
     if (key.size == kAnyBandSize) continue;
     const BandCellKey up{band_parent(key.number), key.size};
-    const double sum = own.sum + pooling.kind * kinds.at(up).mean() + pooling.all * of_all(key);
-    const double draws = own.cards + pooling.kind + pooling.all;
+    const double sum = own.sum + pooling.kind * kinds.at(up).mean(), draws = own.cards + pooling.kind;
     Band band = further_card(scale.reach(sum / draws), draws, pooling.own_share, own.rows);
     if (own.rows < static_cast<long>(kRowsForBand)) band.pooled = text_of(kernels, up);
     bands[text_of(kernels, key)] = std::move(band);

@@ -14,13 +14,13 @@ inline constexpr FamilyDeclaration kForwardFamily{.name = "efficient",
                                                   .op = "attention_prefill",
                                                   .required = false,
                                                   .carry = {.fixed_in_cycles = true},
-                                                  .kind = "attention",
+                                                  .kind = "prompts",
                                                   .classes = kForwardClasses};
 inline constexpr FamilyDeclaration kBackwardFamily{.name = "efficient_backward",
                                                    .op = "attention_backward",
                                                    .required = false,
                                                    .carry = {.fixed_in_cycles = true},
-                                                   .kind = "attention",
+                                                   .kind = "prompts",
                                                    .classes = kBackwardClasses};
 /// Gradients of fp32: their kernels preload nothing, and keep the sums of dK and dV of any width in memory.
 inline constexpr FamilyDeclaration kBackward32Family{.name = "efficient_backward_fp32",
@@ -28,7 +28,7 @@ inline constexpr FamilyDeclaration kBackward32Family{.name = "efficient_backward
                                                      .required = false,
                                                      .stand_in = "library.efficient_backward",
                                                      .carry = {.fixed_in_cycles = true},
-                                                     .kind = "attention",
+                                                     .kind = "prompts",
                                                      .classes = kBackwardClasses};
 
 }  // namespace plumbline::efficient_attention

@@ -22,7 +22,7 @@ constexpr std::array<FamilyDeclaration, 2> kFirstDeclared{{{.name = "flash_first
                                                             .op = "attention_backward",
                                                             .required = false,
                                                             .carry = {.fixed_in_cycles = true},
-                                                            .kind = "attention",
+                                                            .kind = "prompts",
                                                             .classes = flash_attention::kSecondBackwardClasses},
                                                            {.name = "flash_append", .op = "attention_backward"}}};
 

@@ -16,14 +16,14 @@ inline constexpr FamilyDeclaration kSecondFamily{.name = "flash_second",
                                                  .required = false,
                                                  .stand_in = "library.flash_prefill_mma",
                                                  .carry = {.fixed_in_cycles = true},
-                                                 .kind = "attention",
+                                                 .kind = "prompts",
                                                  .classes = kSecondClasses};
 inline constexpr FamilyDeclaration kSecondBackwardFamily{.name = "flash_second_backward",
                                                          .op = "attention_backward",
                                                          .required = false,
                                                          .stand_in = "library.flash_second",
                                                          .carry = {.fixed_in_cycles = true},
-                                                         .kind = "attention",
+                                                         .kind = "prompts",
                                                          .classes = kSecondBackwardClasses};
 
 }  // namespace plumbline::flash_attention
