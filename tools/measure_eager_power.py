@@ -4,8 +4,9 @@ board's energy counter between two of its movements (tools/energy_edges.py). One
 events), `watts`, `clocks_MHz`, `celsius`, `kernels` (of one call, by the profiler). Of cases `waits` calls come one by one, the
 host at no work of the GPU's between them.
 
-    tools/measure_eager_power.py OUT.jsonl [SECONDS] [--only TEXT]
+    tools/measure_eager_power.py OUT.jsonl [SECONDS] [--only TEXT] [--second]
 
+--second: other products in tf32, fp16 and bf16, some of zeros, and passes over single precision and over rows that L2 holds in part.
 Needs PyTorch and NVML; energy_edges.py and nvml_board.py lie beside it.
 """
 import json
@@ -111,6 +112,37 @@ GROUPS = [
 ]
 
 
+def zeros(parts_of):
+    """The same calls of operands that are zeros: what arithmetic takes and what moving takes, told apart."""
+    def made():
+        global normal
+        usual, normal = normal, lambda *shape, dtype=BF16: torch.zeros(*shape, device="cuda", dtype=dtype)
+        try:
+            return parts_of()
+        finally:
+            normal = usual
+    return made
+
+
+def batched(batch, rows_, columns, inner, dtype):
+    x, w = normal(batch, rows_, inner, dtype=dtype), normal(batch, columns, inner, dtype=dtype)
+    return {"scores": lambda: x @ w.transpose(1, 2)}
+
+
+def passes(count, width, dtype):
+    """Passes over rows of one type, as iterations in fp32, under autocast and of small models make them."""
+    x, g, other, weight = [normal(count, width, dtype=dtype) for _ in range(3)] + [normal(width, dtype=dtype)]
+    norm = torch.native_layer_norm(x, [width], weight, weight, 1e-5)
+    to = BF16 if dtype == FP32 else FP32
+    return {
+        "mul": lambda: x * g, "add": lambda: x + g, "mul scalar": lambda: x * 0.8, "convert": lambda: x.to(to), "copy": lambda: other.copy_(x),
+        "gelu": lambda: functional.gelu(x), "gelu backward": lambda: torch.ops.aten.gelu_backward(g, x), "dropout": lambda: torch.native_dropout(x, 0.1, True),
+        "layernorm": lambda: torch.native_layer_norm(x, [width], weight, weight, 1e-5),
+        "layernorm backward": lambda: torch.ops.aten.native_layer_norm_backward(g, x, [width], norm[1], norm[2], weight, weight, [True, True, True]),
+        "columns": lambda: other.sum(0),
+    }
+
+
 def sizes():
     """Calls whose times alone are noted: column sums of many shapes, gradients in tf32."""
     for count, width in [(4096, 64), (32768, 64), (262144, 64), (4096, 128), (32768, 128), (131072, 128), (524288, 128), (16384, 256), (65536, 256),
@@ -122,6 +154,22 @@ def sizes():
                                  (1024, 2048, 8192), (8192, 1600, 6400), (16384, 1024, 1024)]:
         for name, call in tf32(products(tokens, inner, outer, FP32)).items():
             yield f"tf32 {tokens}x{inner}x{outer} {name}", call
+
+
+SECOND = [
+    ("tf32 8192x8192x8192", lambda: tf32(products(8192, 8192, 8192, FP32))), ("tf32 8192x4096x4096", lambda: tf32(products(8192, 4096, 4096, FP32))),
+    ("tf32 16384x768x768", lambda: tf32(products(16384, 768, 768, FP32))), ("tf32 4096x1024x4096", lambda: tf32(products(4096, 1024, 4096, FP32))),
+    ("tf32 2048x2048x5632", lambda: tf32(products(2048, 2048, 5632, FP32))),
+    ("tf32 zeros 8192x4096x4096", zeros(lambda: tf32(products(8192, 4096, 4096, FP32)))),
+    ("tf32 zeros 16384x768x3072", zeros(lambda: tf32(products(16384, 768, 3072, FP32)))),
+    ("tf32 batches 64x1024x1024x64", lambda: tf32(batched(64, 1024, 1024, 64, FP32))),
+    ("tf32 batches 16x2048x2048x1024", lambda: tf32(batched(16, 2048, 2048, 1024, FP32))),
+    ("fp16 8192x8192x8192", lambda: products(8192, 8192, 8192, FP16)), ("fp16 16384x768x3072", lambda: products(16384, 768, 3072, FP16)),
+    ("bf16 8192x4096x4096", lambda: products(8192, 4096, 4096)), ("bf16 16384x768x3072", lambda: products(16384, 768, 3072)),
+    ("bf16 zeros 8192x4096x4096", zeros(lambda: products(8192, 4096, 4096))),
+    ("passes fp32 8192x8192", lambda: passes(8192, 8192, FP32)), ("passes fp32 16384x768", lambda: passes(16384, 768, FP32)),
+    ("passes bf16 16384x768", lambda: passes(16384, 768, BF16)), ("passes bf16 16384x3072", lambda: passes(16384, 3072, BF16)),
+]
 
 
 def kernels_of(call):
@@ -184,11 +232,12 @@ def waits(seconds, board, edges):
 def main():
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 0.8
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    second = "--second" in sys.argv
     torch.manual_seed(7)
     board, edges = Board(), EnergyEdges(0)
     with open(sys.argv[1], "a", encoding="utf-8", buffering=1) as out:
         out.write(json.dumps({"case": "machine", "gpu": board.uuid(), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}) + "\n")
-        for group, make in GROUPS:
+        for group, make in SECOND if second else GROUPS:
             if only not in group:
                 continue
             try:
@@ -197,12 +246,12 @@ def main():
             except Exception as error:  # the other groups go on
                 out.write(json.dumps({"case": group, "error": f"{type(error).__name__}: {str(error)[:200]}"}) + "\n")
             torch.cuda.empty_cache()
-        for name, call in sizes():
+        for name, call in [] if second else sizes():
             for _ in range(3):
                 call()
             times = [kernels_of(call) for _ in range(3)]
             out.write(json.dumps({"case": f"time alone: {name}", "kernels": min(times, key=lambda kernels: sum(us for _, us in kernels))}) + "\n")
-        for line in waits(seconds, board, edges):
+        for line in [] if second else waits(seconds, board, edges):
             out.write(json.dumps(line) + "\n")
     edges.stop()
 
