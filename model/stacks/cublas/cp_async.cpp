@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/common/mma_registers.hpp"
 #include "model/stacks/cublas/pieces.hpp"
 
 namespace plumbline {
@@ -113,7 +114,12 @@ class CpAsyncPlanner {
   }
 
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
-    return gemm::launch_demand(c, t, split, traffic);
+    Demand d = gemm::launch_demand(c, t, split, traffic);
+    if (cublas::in_pieces(c) && c.task.math == DType::tf32) {
+      const double flop = 2.0 * c.task.batch * c.task.m * c.task.n * c.task.k / (split.ctas * split.steps);
+      d.smem_hidden_clk += flop * kMmaRegisterBytesTf32 / c.smem_port;
+    }
+    return d;
   }
 
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }

@@ -9,6 +9,7 @@
 #include "arch/gpu/occupancy.hpp"
 #include "model/stacks/common/deal_in_order.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/mma_registers.hpp"
 #include "model/stacks/common/plan_attention.hpp"
 #include "model/stacks/common/plan_stream.hpp"
 #include "model/stacks/common/shared_sms.hpp"
@@ -73,6 +74,15 @@ double flop_per_clk(DType type, const Rates& m) {
   return bits(type) == 32 ? mma_sync_flop_per_clk(DType::tf32, m) / kProducts : mma_sync_flop_per_clk(type, m);
 }
 
+/// Bytes as of shared memory, by energy, that a FLOP of a product in tf32 takes beyond a wgmma's, of which tensor_tf32_J_per_FLOP
+/// is (kMmaRegisterBytesTf32); of three products beyond the first what is taken for rows outside a shape, zeros against an operand
+/// (PowerScalars::zero_rows_toggle), and holds the operands' lower bits in truth: 0.764 of 1.16 pJ, at 1.5 pJ a byte. In fp32
+/// the energy is that of lanes, which is 6 to 13 % too much for these kernels.
+double tf32_hidden_bytes() {
+  constexpr double kProducts = 3, kOfZeroRows = 0.59;
+  return kProducts * kMmaRegisterBytesTf32 + (kProducts - 1) * kOfZeroRows;
+}
+
 /// Shared by its counted amounts: products, instructions and a share of what shared memory and L2 take follow each other.
 /// (Counted: tensor units 26 to 43 % busy, schedulers 41 to 65.)
 SmShare share_of(const Demand& d, const Kernel& k, const Rates& m, const FamilyScalars& family) {
@@ -97,6 +107,7 @@ void step_demand(Demand& d, const Kernel& k, double products, DType type, const 
   d.fp32_clk = scores * kSoftmaxOps / (sm.fp32_flop_per_clk / 2);
   d.issue_clk = k.instructions;
   d.smem_clk = k.wavefronts;
+  if (type == DType::tf32) d.smem_hidden_clk = 2 * scores * products * tf32_hidden_bytes() * units::B / sm.smem_bytes_per_clk;
   d.l2 = k.sectors * kSectorBytes * units::B;
   d.overlap = kBesideTheChain;
   const Bytes shared = k.shared * units::B;
