@@ -107,7 +107,8 @@ void step_demand(Demand& d, const Kernel& k, double products, DType type, const 
   d.fp32_clk = scores * kSoftmaxOps / (sm.fp32_flop_per_clk / 2);
   d.issue_clk = k.instructions;
   d.smem_clk = k.wavefronts;
-  if (type == DType::tf32) d.smem_hidden_clk = 2 * scores * products * tf32_hidden_bytes() * units::B / sm.smem_bytes_per_clk;
+  if (type == DType::tf32)
+    d.smem_hidden_clk = 2 * scores * products * tf32_hidden_bytes() * units::B / sm.smem_bytes_per_clk;
   d.l2 = k.sectors * kSectorBytes * units::B;
   d.overlap = kBesideTheChain;
   const Bytes shared = k.shared * units::B;
