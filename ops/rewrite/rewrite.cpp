@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<std::string_view, kStepNames> kStep{
     "w",     "batch", "seqs",  "fresh", "cached",      "p",      "tied",  "adds",    "vocab",   "width",
-    "block", "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors"};
+    "block", "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors", "again"};
 
 /// What the rules ask of the step.
 struct Asked {
@@ -101,7 +101,8 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
                                asked.table,
                                asked.undrawn,
                                asked.stacked,
-                               asked.tensors});
+                               asked.tensors,
+                               w.phase == Phase::train && w.training.recompute == Recompute::full ? 1.0 : 0.0});
 }
 
 /// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands

@@ -37,7 +37,8 @@ namespace plumbline {
 ///   undrawn  share of its rows that no token of the step is
 ///   stacked  experts of a layer, whose matrices lie in one tensor
 ///   tensors  that lists of the update hold, where a rank has all of each; else 0
-inline constexpr std::size_t kStepNames = 20;
+///   again    1 where layers are computed again in the backward pass (gradient checkpointing), else 0
+inline constexpr std::size_t kStepNames = 21;
 
 /// What rules ask of the model.
 struct Vocabulary {
