@@ -48,7 +48,8 @@ TEST(Launches, FamiliesThatWereHeldAgainstSomethingAreNamed) {
   for (const char* family : {"gemma2", "granite", "gpt_neox", "phi3", "falcon", "cohere"}) {
     EXPECT_TRUE(training.casts_of(family)) << family;
   }
-  EXPECT_FALSE(training.casts_of("gpt_oss"));
+  EXPECT_TRUE(training.casts_of("gpt_oss") && training.casts_of("phimoe"));
+  EXPECT_FALSE(training.casts_of("lfm2"));
   EXPECT_TRUE(parsed(kKernel, "").is_held("lfm2")) << "a file that says nothing of it";
 }
 
