@@ -53,7 +53,7 @@ def group_of(name, op, phase):
     if op in ("gemm", "grouped_gemm") or re.search("^(clear|prepare)$", part) and "proj" in name:
         return "matrix"
     if re.search("sort|topk|select", name) or name.startswith("moe_permute") and re.search("count|sum|zero$|begins", part) \
-            or name.startswith("moe_") and re.search("(^|_)put$", part):  # index_put, as its sorts
+            or re.match("moe_|experts_", name) and re.search("(^|_)put$", part):  # index_put, as its sorts
         return "experts"
     if re.search(r"(^|_|\.)(mean|row_sum|weight_sum|dw|db|norm_rows|norm_columns|columns_in_parts|dw_of_parts|dense_db|rows|columns|sum_keys|sum_values|places_sum|all|d_sum_bias|sum_bias)$", part) \
             and not re.search("d_mean|times_mean|embedding.*rows|_cast_|clear_d|times_rows", name):
