@@ -15,8 +15,8 @@ namespace plumbline {
 namespace {
 
 constexpr std::array<std::string_view, kStepNames> kStep{
-    "w",     "batch", "seqs",  "fresh", "cached",      "p",      "tied",  "adds",    "vocab",   "width",
-    "block", "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors", "again"};
+    "w",     "batch", "seqs",  "fresh",       "cached", "p",     "tied",    "adds",    "vocab",   "width", "block",
+    "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors", "again"};
 
 /// What the rules ask of the step.
 struct Asked {
