@@ -71,10 +71,11 @@ struct View {
             decode,
             w.fusion == Fusion::max,
             eager(),
-            source.narrow_softmax ? element : 4.0,
+            narrow_softmax() ? element : 4.0,
             normalized(),
             score_bytes()};
   }
+  bool narrow_softmax() const { return source.narrow_softmax || (source.softmax_as_scores && !autocast()); }
   /// Positions that are added to the scores (T5) lie head behind head and have a gradient: cuDNN's attention takes no mask
   /// with a gradient, no fused kernel one whose last dimension is strided (check_attn_mask_shape() and
   /// check_last_dim_stride_equals_1_dense() of sdp_utils_cpp.h), so that scaled_dot_product_attention writes the scores out,
@@ -433,9 +434,9 @@ Beside beside_scores(const LayerSpec& l, const View& v) {
   if (attention == nullptr) return {};
   const bool fp32 = v.writes_scores_in_fp32() || (v.flash() && stored_scores(l, v) > 0);
   if (v.no_scores() && !fp32) return {};
-  const double wide = fp32 || !v.source.narrow_softmax ? 4 : v.element, heads = d(attention->q_heads) / v.tp();
+  const double wide = fp32 || !v.narrow_softmax() ? 4 : v.element, heads = d(attention->q_heads) / v.tp();
   const double dropped = v.dropout && !v.source.keeps_all_scores ? 1 + (fp32 ? 4 : v.element) : 0;
-  const double cast = fp32 || v.source.narrow_softmax ? 0 : v.element;
+  const double cast = fp32 || v.narrow_softmax() ? 0 : v.element;
   const double scores = (3 * wide - dropped - cast) * v.tokens * v.kv_len * heads;
   const double behind = (l.ffn ? stored_ffn(*l.ffn, v) : 0) + (l.cross ? l.cross->stored(v.cross_load()) : 0) +
                         v.tokens * v.element * heads * d(attention->v_dim);

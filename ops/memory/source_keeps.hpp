@@ -34,6 +34,7 @@ struct SourceKeeps {
   bool wide_scores = false;         ///< written out, its scores are a product of queries and keys in fp32
   bool norms_turned = false;        ///< norms of heads stand behind the rotation, which autocast leaves in fp32
   bool narrow_softmax = false;      ///< scores are not cast to fp32
+  bool softmax_as_scores = false;   ///< softmax has its scores' type, which fp32 masks make fp32 under autocast
   bool caps_scores = false;         ///< attention that is written out keeps what its tangent made (Gemma 2)
   bool keeps_all_scores = false;  ///< published configs drop nothing from the scores, though they drop elsewhere (OPT)
   bool biases_scores =
