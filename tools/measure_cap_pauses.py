@@ -6,21 +6,36 @@ periods from 20 ms to 4 s. Where the regulator looks back over whole periods, pr
 what the pause leaves of the cap is theirs. Where it forgets a pause, they take what they take without one.
 
     measure_cap_pauses.py > pauses.csv
+    measure_cap_pauses.py --passes > phases.csv    in place of pauses half of a period are sums of columns, far below the cap
 """
+import sys
 import time
 
 import pynvml
 import torch
 
 PERIODS_S = (0, 0.02, 0.06, 0.2, 0.6, 2, 4)
-WAITING = 0.25
+PASSES = "--passes" in sys.argv
+WAITING = 0.5 if PASSES else 0.25
 LEAST_S = 4.0
+PASS_S = 41.5e-6
 
 
-def run(period, a, b, out, product_s, board):
+def rest(period, columns):
+    """What fills the rest of a period."""
+    if not period:
+        return
+    if not PASSES:
+        torch.cuda._sleep(int(period * WAITING * 1.8e9))
+        return
+    for _ in range(round(period * WAITING / PASS_S)):
+        torch.sum(columns, 0)
+
+
+def run(period, tensors, product_s, board):
     """(seconds of a product, share that waited, mean W, mean MHz that the board says) over all but the first second."""
+    a, b, out, columns = tensors
     work = max(1, round((period * (1 - WAITING) or 0.1) / product_s))
-    cycles = int(period * WAITING * 1.8e9)
     begin, rows, clocks, first = time.perf_counter(), [], [], None
     while time.perf_counter() - begin < max(LEAST_S, 3 * period):
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
@@ -28,8 +43,7 @@ def run(period, a, b, out, product_s, board):
         for _ in range(work):
             torch.mm(a, b, out=out)
         marks[1].record()
-        if cycles:
-            torch.cuda._sleep(cycles)
+        rest(period, columns)
         marks[2].record()
         clocks.append(pynvml.nvmlDeviceGetClockInfo(board, pynvml.NVML_CLOCK_SM))
         if len(rows) > 1:  # two periods are queued at most, so that none waits for the host
@@ -53,17 +67,19 @@ def main():
     torch.manual_seed(0)
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     out = torch.empty_like(a)
+    columns = torch.randn(16384, 3072, device="cuda", dtype=torch.bfloat16)
     torch.mm(a, b, out=out)
     torch.cuda.synchronize()
+    tensors = a, b, out, columns
     print("card,period_s,product_us,waited,mean_W,said_MHz")
     name = torch.cuda.get_device_name()
     product_s = 1.65e-3
     for period in PERIODS_S:
-        took, waited, watts, clock = run(period, a, b, out, product_s, board)
+        took, waited, watts, clock = run(period, tensors, product_s, board)
         if not period:
             product_s = took
         print(f"{name},{period},{took * 1e6:.1f},{waited:.3f},{watts:.1f},{clock:.0f}", flush=True)
-    took, waited, watts, clock = run(0, a, b, out, product_s, board)
+    took, waited, watts, clock = run(0, tensors, product_s, board)
     print(f"{name},0,{took * 1e6:.1f},{waited:.3f},{watts:.1f},{clock:.0f}", flush=True)
 
 
