@@ -138,6 +138,59 @@ double largest_layer(const Llm& llm, double experts) {
   return most;
 }
 
+/// What `fully_shard` holds in a layer's backward pass, beside what layers keep.
+struct Sharded {
+  Bytes kept, of_layer;  ///< by all layers at its beginning, and by one that is computed again
+  Bytes gathered, one_layer, head_gradient;
+  double layer = 0;  ///< elements
+};
+
+/// In the backward pass of a layer behind which others are done: the gradients that they were joined from are there until
+/// this one's are (reduce_scatter_state in post_backward() of _fsdp_param_group.py), and their shares of the sums stay.
+void see_sharded_layers(Peak& peak, const Llm& llm, const Workload& w, const Types& types, const Sharded& of) {
+  const auto layers = static_cast<std::int64_t>(llm.main().order.size());
+  const DType made = w.training.made_gradient(types.base);
+  const bool again = w.training.recompute == Recompute::full;
+  const Bytes given_back = again ? layer_input(llm, w, types) : most_of_a_layer(llm, w, types) * units::B;
+  const Bytes joined = storage(w.training.gradient, of.layer);
+  for (const Beside& beside : beside_layers(llm, w, types)) {
+    const Bytes own = storage(made, beside.params);
+    for (const std::int64_t done : {std::int64_t{0}, std::int64_t{1}, layers - 2, layers - 1}) {
+      if (done < 0 || done >= layers) continue;
+      const bool stay = w.parallel.zero == 2;
+      // layers that stayed gathered are given back behind their own backward pass; others are gathered one ahead
+      const Bytes beyond = stay ? -d(done) * of.one_layer : done + 1 < layers ? of.one_layer : Bytes{};
+      const Bytes activations = of.kept - d(done) * given_back + (again ? of.of_layer : Bytes{}) +
+                                beside.bytes * units::B + of.gathered + beyond;
+      const Bytes sums = done == 0 ? Bytes{} : joined + d(done) / d(w.parallel.data) * joined;
+      peak.at(activations, of.head_gradient + own + sums);
+    }
+  }
+}
+
+/// What one rank of its own holds there.
+struct Whole {
+  Bytes kept, of_layer;  ///< as above
+  Bytes one_cast, gradients, before,
+      head_gradient;  ///< a layer's casts; of all parameters, of micro-batches before, of the head
+  double first = 0;   ///< elements of the first layer and of an embedding that is looked up
+};
+
+/// In a layer: of the last one, whose backward pass comes first, and of the first one, when all behind it have gradients in
+/// place of their inputs.
+void see_whole_layers(Peak& peak, const Llm& llm, const Workload& w, const Types& types, const Whole& of) {
+  const bool again = w.training.recompute == Recompute::full, casts = w.training.autocast(types.base);
+  const Bytes later = of.gradients - storage(w.training.gradient, of.first);
+  for (const Beside& beside : beside_layers(llm, w, types)) {
+    const Bytes more = (again ? of.of_layer : Bytes{}) + beside.bytes * units::B;
+    const Bytes own = storage(w.training.gradient, beside.params);
+    peak.at(of.kept + more, of.before + of.head_gradient + own);
+    if (!again) continue;
+    const Bytes alone = (beside.kept + beside.bytes) * units::B + (casts ? of.one_cast : Bytes{});
+    peak.at(layer_input(llm, w, types) + alone, std::max(of.before, later + own));
+  }
+}
+
 /// Of whose parameters a rank makes the update, which keeps `shard` of them.
 Bytes updated_of(const Llm& llm, const Workload& w, const EagerRank& of, Bytes shard) {
   const bool dealt = w.parallel.zero == 1 && w.parallel.data > 1;
@@ -192,16 +245,12 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes one_cast = storage(types.base, cast_layer / d(w.parallel.tensor));
   if (casts) of_layer += one_cast;
   if (again) at(kept + of_layer + gathered + prefetched, before + head_matrix);
-  // In a layer: of the last one, whose backward pass comes first, and of the first one, when all behind it have gradients in
-  // place of their inputs.
-  const Bytes later = all - storage(w.training.gradient, layer + looked_up);
-  for (const Beside& beside : shards == 1 ? beside_layers(llm, w, types) : std::vector<Beside>{}) {
-    const Bytes more = (again ? of_layer : Bytes{}) + beside.bytes * units::B;
-    const Bytes own = storage(w.training.gradient, beside.params);
-    at(kept + more, before + head_matrix + own);
-    if (!again) continue;
-    const Bytes alone = (beside.kept + beside.bytes) * units::B + (casts ? one_cast : Bytes{});
-    at(layer_input(llm, w, types) + alone, std::max(before, later + own));
+  if (shards > 1 && !flat) {
+    see_sharded_layers(peak, llm, w, types,
+                       {kept, of_layer, gathered, one_layer, before + head_matrix, layer / d(w.parallel.tensor)});
+  }
+  if (shards == 1) {
+    see_whole_layers(peak, llm, w, types, {kept, of_layer, one_cast, all, before, head_matrix, layer + looked_up});
   }
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =

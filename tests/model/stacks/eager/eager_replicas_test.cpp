@@ -35,6 +35,18 @@ TEST(EagerReplicas, ReplicasHoldBucketsOrShares) {
   EXPECT_EQ(memory_need(llm, on_two(4, 1024, 2)).total().in(units::B), one - 2 * params - 3 * params + 2 * params);
 }
 
+/// Two recorded peaks (data/measurements/h200/pytorch_training, two.fifth and two.third): of layers that are computed again,
+/// where joined gradients of the one before are there still, and of the loss.
+TEST(EagerReplicas, LayersThatAreComputedAgainHoldJoinedGradients) {
+  const auto need = [](const char* model, std::size_t layers) {
+    Workload w = on_two(8, 512, 3);
+    w.training.recompute = Recompute::full;
+    return memory_need(testing_support::cut(model, layers), w).total().in(units::B);
+  };
+  EXPECT_NEAR(need("phi-3.5-mini", 6) / 5334140928.0, 1, 0.02);
+  EXPECT_NEAR(need("phi-4", 4) / 15248320512.0, 1, 0.001);
+}
+
 TEST(EagerReplicas, ReplicasExchangeWhatTheirHooksDo) {
   const Machine machine = [] {
     MachineOptions options{"hf-sdpa"};
