@@ -75,12 +75,10 @@ if(CMAKE_CUDA_COMPILER_LOADED)
   file(GLOB counted_kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/rows/*.cu
        ${CMAKE_CURRENT_SOURCE_DIR}/kernels/chain/*.cu)
   set_property(SOURCE ${counted_kernels} APPEND PROPERTY COMPILE_OPTIONS "--no-compress")
-  # The real code of these takes a minute and a half; where it is not compiled, the test `kernel_resources` asks whether their
-  # sources are still those that it was read from.
+  # The real code of these takes two minutes of a processor; where it is not compiled, the test `kernel_resources` asks whether
+  # their sources are still those that it was read from.
   if(PLUMBLINE_CUDA_QUICK AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-    set(small_kernels ${portable_kernels})
-    list(FILTER small_kernels INCLUDE REGEX "/(rows|chain)/")
-    list(REMOVE_ITEM cuda_sources ${small_kernels})
+    list(REMOVE_ITEM cuda_sources ${portable_kernels})
     plumbline_quick(kernels ${cuda_sources})
   endif()
   set(cuda_targets kernels)

@@ -16,10 +16,11 @@
 // ("near": same compute capability, "far": another) and, as "near", for the card itself when its descriptor was
 // changed. These hold the residuals of every measured card priced with every other card's scalars, as nobody knows
 // which way a further card will be off. A class that one of the two distances knows nothing of takes the hull of its
-// wider class there and of the same class at the other, and a card of another generation is in no class less uncertain
-// than one of the same. Such a band goes as far to either side, since which way a further card is off nobody knows. What was measured on no card is nowhere narrower than its kind, and wider by a further
-// draw. A kernel set of ours has been measured on no other card: there it takes the hull of its own band
-// and the library's transfer band.
+// wider class there and of the same class at the other, and a card of another generation is in no class less
+// uncertain than one of the same. Such a band goes as far to either side, since which way a further card is off
+// nobody knows. What was measured on no card is nowhere narrower than its kind, and wider by a further draw. A
+// kernel set of ours has been measured on no other card: there it takes the hull of its own band and the library's
+// transfer band.
 #pragma once
 
 #include <array>

@@ -87,11 +87,7 @@ double known_share(Seconds time) {
 
 /// Of a pipeline's waits, which lie at both ends of an iteration (arXiv 2104.04473, figure 4). What runs once behind the
 /// passes counts whole: recorded iterations meet the cap in their mean, updates of up to some 100 ms among them.
-double known_share_of_waits(const StepPrediction& out) {
-  Seconds time;
-  for (const NodePrediction& n : out.nodes) time += static_cast<double>(n.node->count) * n.on_path();
-  return known_share(0.5 * out.stages.waits * time);
-}
+double known_share_of_waits(double waits, Seconds passes) { return known_share(0.5 * waits * passes); }
 
 /// What the step takes there, `known` of its waits counted. Times and gaps alone are left in it, where nothing runs side
 /// by side: for the clocks that a search tries.
@@ -140,7 +136,7 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   }
   run.chip *= 1 + m.power->chip_spread * largest_of(out.graph.together);
   run.memory += links_between(out, m);
-  const double known = known_share_of_waits(out);
+  const double known = known_share_of_waits(out.stages.waits, at_boost);
   const Seconds capped = (1 + known * out.stages.waits) * at_boost;
   out.uncapped = (1 + out.stages.waits) * at_boost;
   double share = 1;

@@ -153,11 +153,11 @@ void see_sharded_layers(Peak& peak, const Llm& llm, const Workload& w, const Typ
   const bool again = w.training.recompute == Recompute::full;
   const Bytes given_back = again ? layer_input(llm, w, types) : most_of_a_layer(llm, w, types) * units::B;
   const Bytes joined = storage(w.training.gradient, of.layer);
+  const bool stay = w.parallel.zero == 2;
   for (const Beside& beside : beside_layers(llm, w, types)) {
     const Bytes own = storage(made, beside.params);
     for (const std::int64_t done : {std::int64_t{0}, std::int64_t{1}, layers - 2, layers - 1}) {
       if (done < 0 || done >= layers) continue;
-      const bool stay = w.parallel.zero == 2;
       // layers that stayed gathered are given back behind their own backward pass; others are gathered one ahead
       const Bytes beyond = stay ? -d(done) * of.one_layer : done + 1 < layers ? of.one_layer : Bytes{};
       const Bytes activations = of.kept - d(done) * given_back + (again ? of.of_layer : Bytes{}) +
@@ -168,12 +168,12 @@ void see_sharded_layers(Peak& peak, const Llm& llm, const Workload& w, const Typ
   }
 }
 
-/// What one rank of its own holds there.
+/// What a rank that shares nothing holds there. `gradients`: of all parameters; `before`: of micro-batches before; `first`:
+/// elements of the first layer and of an embedding that is looked up.
 struct Whole {
-  Bytes kept, of_layer;  ///< as above
-  Bytes one_cast, gradients, before,
-      head_gradient;  ///< a layer's casts; of all parameters, of micro-batches before, of the head
-  double first = 0;   ///< elements of the first layer and of an embedding that is looked up
+  Bytes kept, of_layer;
+  Bytes one_cast, gradients, before, head_gradient;
+  double first = 0;
 };
 
 /// In a layer: of the last one, whose backward pass comes first, and of the first one, when all behind it have gradients in

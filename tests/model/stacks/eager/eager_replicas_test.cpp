@@ -164,6 +164,7 @@ TEST(EagerReplicas, WideSharesAreGatheredInTheLayersType) {
   // in launches of 20 Mi elements: 30 Mi of a layer's share, 125 Mi of the root's
   EXPECT_EQ(executions(step).at("forward_cast.list"), 16 + 6);
   EXPECT_EQ(executions(step).at("forward_cast.list_rest"), 17);
+  EXPECT_EQ(executions(step).at("forward_copy_in.list_rest"), 17);
 }
 
 /// The host issues in order: where the forward pass waits for it and the backward pass does not, a step takes the host's
