@@ -155,6 +155,12 @@ bool is_last_sum(const NodePrediction& n) {
   return c != nullptr && c->kind != CollectiveKind::all_gather && exposed;
 }
 
+/// A bucket's sum of gradients that a hook of the backward pass asks for.
+bool is_sum_of_bucket(const Node& node) {
+  const auto* c = std::get_if<Collective>(&node.op);
+  return c != nullptr && c->kind == CollectiveKind::all_reduce && node.pass == Pass::backward;
+}
+
 /// Where a model's layers begin, and its backward pass, among a graph's segments.
 struct Places {
   int layers = 0, backward = 0;
@@ -282,6 +288,8 @@ HostAndGpu host_and_gpu(const StepPrediction& step, const Machine& machine) {
       const double calls = host_calls(n);
       const CallTimes each = call_times(own, *n.node, out.trains);
       out.host[part] += count * (calls * each.call + (n.op.launch_count - calls) * each.further);
+    } else if (is_sum_of_bucket(*n.node)) {  // by autograd's thread
+      out.host[kBackwardLayers] += count * own.training.summed_bucket * own.training.narrow_launch;
     }
     if (step.graph.exposed_apart && is_last_sum(n)) out.behind += time;
     else if (!travels_beside(step.graph, *n.node)) out.gpu[part] += time;

@@ -21,7 +21,7 @@ struct OfPhase {
   double TrainingHost::*launches;
   const char* else_as = nullptr;  ///< a key that says it too, where the file lacks this one; unset: it has to say it
 };
-constexpr std::array<OfPhase, 21> kOfPhases{
+constexpr std::array<OfPhase, 22> kOfPhases{
     {{"forward_call", &TrainingHost::forward_call},
      {"forward_begin", &TrainingHost::forward_begin},
      {"further_launch", &TrainingHost::further_launch},
@@ -35,6 +35,7 @@ constexpr std::array<OfPhase, 21> kOfPhases{
      {"gathered_again_unit", &TrainingHost::gathered_again_unit},
      {"summed_unit", &TrainingHost::summed_unit},
      {"summed_tensor", &TrainingHost::summed_tensor},
+     {"summed_bucket", &TrainingHost::summed_bucket},
      {"walked_tensor", &TrainingHost::walked_tensor},
      {"listed_tensor", &TrainingHost::listed_tensor},
      {"walked_shard", &TrainingHost::walked_shard},
@@ -52,7 +53,7 @@ TrainingHost read_training(const JsonValue& v) {
                          "kept_layer",    "again_layer",   "gathered_unit", "gathered_again_unit",
                          "summed_unit",   "summed_tensor", "walked_tensor", "listed_tensor",
                          "walked_shard",  "listed_shard",  "gathered_flat", "gathered_again_flat",
-                         "summed_flat",   "shared_matrix", "source"});
+                         "summed_flat",   "shared_matrix", "summed_bucket", "source"});
   TrainingHost out;
   out.narrow_launch = v.at("narrow_launch").as_seconds();
   if (out.narrow_launch <= Seconds{}) v.at("narrow_launch").fail("expected a time above 0");

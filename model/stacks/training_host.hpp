@@ -10,9 +10,9 @@ namespace plumbline {
 ///
 ///   { "narrow_launch": "32 us", "forward_call": 0.8, "forward_begin": 61, "forward_layer": 14, "experts_layer": 20,
 ///     "further_launch": 0.2, "backward_call": 0.6, "backward_layer": 21, "kept_layer": 25, "again_layer": 27,
-///     "gathered_unit": 50, "gathered_again_unit": 20, "summed_unit": 30, "summed_tensor": 0.4, "walked_tensor": 0.3,
-///     "listed_tensor": 0.1, "walked_shard": 1, "listed_shard": 0.2, "gathered_flat": 30, "gathered_again_flat": 10,
-///     "summed_flat": 20, "shared_matrix": 200, "source": "..." }
+///     "gathered_unit": 50, "gathered_again_unit": 20, "summed_unit": 30, "summed_tensor": 0.4, "summed_bucket": 3,
+///     "walked_tensor": 0.3, "listed_tensor": 0.1, "walked_shard": 1, "listed_shard": 0.2, "gathered_flat": 30,
+///     "gathered_again_flat": 10, "summed_flat": 20, "shared_matrix": 200, "source": "..." }
 struct TrainingHost {
   /// Of a host that nobody measured; 0: the file does not say, all calls are HostTime::each_launch.
   Seconds narrow_launch;
@@ -29,7 +29,8 @@ struct TrainingHost {
   double gathered_unit = 0, gathered_again_unit = 0, summed_unit = 0;
   /// The same of a unit that is one flat tensor (FSDP of the first kind).
   double gathered_flat = 0, gathered_again_flat = 0, summed_flat = 0;
-  double summed_tensor = 0;  ///< hooks and copies of a tensor that is summed in buckets (DDP)
+  /// Hooks and copies of a tensor that is summed in buckets (DDP), and NCCL's call and the events around it of a bucket.
+  double summed_tensor = 0, summed_bucket = 0;
   /// Of the update a tensor of each walk over them, and of each list that a walk hands to kernels; whole and sharded.
   double walked_tensor = 0, listed_tensor = 0, walked_shard = 0, listed_shard = 0;
   /// Of the update a matrix of which ranks hold shares (Muon), beside its launches: what DTensor does in front of them.

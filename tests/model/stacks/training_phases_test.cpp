@@ -24,7 +24,7 @@ std::string file_that_counts(const std::string& term) {
   static const char* const kTerms[] = {
       "forward_call",  "further_launch", "forward_layer", "experts_layer",       "backward_call", "backward_layer",
       "kept_layer",    "again_layer",    "gathered_unit", "gathered_again_unit", "summed_unit",   "summed_tensor",
-      "walked_tensor", "listed_tensor",  "walked_shard",  "listed_shard",        "forward_begin"};
+      "walked_tensor", "listed_tensor",  "walked_shard",  "listed_shard",        "forward_begin", "summed_bucket"};
   std::string phases = R"("training": {"narrow_launch": "1 s")";
   for (const std::string each : kTerms) phases += ", \"" + each + "\": " + (each == term ? "1" : "0");
   phases += R"(, "source": "none"})";
@@ -68,6 +68,7 @@ TEST(TrainingPhases, LayersAreCountedInEachPass) {
 TEST(TrainingPhases, HooksAreCountedWhereReplicasAre) {
   EXPECT_EQ(counted("forward_layer", on_two(1, 64, 0)), 16);
   EXPECT_EQ(counted("summed_tensor", on_two(1, 64, 0)), 146);
+  EXPECT_EQ(counted("summed_bucket", on_two(1, 64, 0)), 49);
   EXPECT_EQ(counted("gathered_unit", on_two(1, 64, 0)), 0);
   const Workload sharded = on_two(1, 64, 3), kept = on_two(1, 64, 2);
   EXPECT_EQ(counted("forward_layer", sharded), 16);
