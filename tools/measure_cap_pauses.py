@@ -7,16 +7,22 @@ what the pause leaves of the cap is theirs. Where it forgets a pause, they take 
 
     measure_cap_pauses.py > pauses.csv
     measure_cap_pauses.py --passes > phases.csv    in place of pauses half of a period are sums of columns, far below the cap
+    measure_cap_pauses.py [--passes] --share 0.5 --periods 0.03,0.1 > other.csv    other shares and periods (s)
 """
-import sys
+import argparse
 import time
 
 import pynvml
 import torch
 
-PERIODS_S = (0, 0.02, 0.06, 0.2, 0.6, 2, 4)
-PASSES = "--passes" in sys.argv
-WAITING = 0.5 if PASSES else 0.25
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("--passes", action="store_true")
+PARSER.add_argument("--share", type=float)
+PARSER.add_argument("--periods", default="0.02,0.06,0.2,0.6,2,4")
+ARGUMENTS = PARSER.parse_args()
+PERIODS_S = (0, *map(float, ARGUMENTS.periods.split(",")))
+PASSES = ARGUMENTS.passes
+WAITING = ARGUMENTS.share or (0.5 if PASSES else 0.25)
 LEAST_S = 4.0
 PASS_S = 41.5e-6
 
