@@ -80,8 +80,7 @@ std::optional<PowerScalars> read_power_scalars(const Calibration& calibration) {
   p.skipped_per_W = s.number_or("droop_ratio_per_W", 0);
   p.skipped_more_from = s.number_or("droop_from_W", 0) * units::W;
   p.regulator_aim = s.number_or("regulator_aim_fraction", 1);
-  p.regulator = {s.number_or("regulator_lag_s", 0) * units::s, s.number_or("regulator_lowers_per_s", 0),
-                 s.number_or("regulator_raises_per_s", 0)};
+  p.regulator_pace = s.number_or("regulator_pace_per_s", 0);
   p.chip_spread = s.number_or("chip_spread", 0);
   p.tensor_limit = s.number_or("tensor_limit_W", 0) * units::W;
   const auto band = [&s](const std::string& what, PowerScalars::Band& into) {

@@ -66,13 +66,9 @@ struct PowerScalars {
   double skipped_per_W = 0;   ///< and by how much more for each watt beyond `skipped_more_from`: the load line
   Watts skipped_more_from;
   double regulator_aim = 1;  ///< mean power that the regulator settles at / the cap
-  /// How it follows the power (model/predictor/regulator.hpp). Without a lag nothing is known: one clock for a step.
-  struct Regulator {
-    Seconds lag;                     ///< of the power that it goes by
-    double lowers = 0, raises = 0;   ///< shares of the boost clock a second, where that is off by all that it aims at
-    bool operator==(const Regulator&) const = default;
-  };
-  Regulator regulator;
+  /// Shares of the boost clock a second by which it moves the clock where the power is off by all that it aims at
+  /// (model/predictor/regulator.hpp). 0: not known, one clock for a step.
+  double regulator_pace = 0;
   double chip_spread = 0;  ///< what the chip's energies differ by from card to card: standard deviation / mean
   /// What the board lets tensor units take by an estimate that counts their work and does not know the data: dense work
   /// on zeros is held down at 430 W of 700. 0: no such limit known.

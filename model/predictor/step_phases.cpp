@@ -1,8 +1,6 @@
 #include "model/predictor/step_phases.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
 namespace plumbline {
 namespace {
@@ -30,7 +28,7 @@ StepPhases::StepPhases(const StepPrediction& step, const Rates& m, const std::ve
     const bool repeats = !segment.once && pass != Pass::update;
     if (before == nullptr || pass != pass_before || segment.layers != before->layers ||
         repeats != phases_.back().repeats) {
-      phases_.push_back({{}, {}, repeats});
+      phases_.push_back({{}, {}, repeats, {}});
     }
     before = &segment;
     pass_before = pass;
@@ -69,40 +67,47 @@ void StepPhases::merge_brief() {
 }
 
 bool StepPhases::regulated() const {
-  if (m_.power->regulator.lag <= Seconds{} || (phases_.size() < 2 && wait_ < kBriefPhase)) return false;
+  if (m_.power->regulator_pace <= 0 || (phases_.size() < 2 && wait_ < kBriefPhase)) return false;
   return std::any_of(phases_.begin(), phases_.end(), [this](const Phase& phase) {
     return binding_power(*m_.power, aim_, phase.run, 1, phase.time) > aim_;
   });
 }
 
-RegulatedPhase StepPhases::regulated(const Phase& phase, Seconds lower_time, double lower) const {
-  const double times = phase.repeats ? static_cast<double>(turns_) : 1;
-  return {1 / times * phase.time, 1 / times * lower_time, binding_power(*m_.power, aim_, phase.run, 1, phase.time),
-          binding_power(*m_.power, aim_, phase.run, lower, lower_time), phase.repeats};
+void StepPhases::tell(const StepPrediction& step, double share) {
+  told_[tellings_] = share;
+  for (std::size_t i = 0; i < step.nodes.size(); ++i) {
+    const NodePrediction& n = step.nodes[i];
+    phases_[of_[i]].lower[tellings_] += static_cast<double>(n.node->count) * n.on_path();
+  }
+  ++tellings_;
 }
 
-std::vector<double> StepPhases::clocks(const StepPrediction& step, double lower) {
-  std::vector<Seconds> times(phases_.size());
-  for (std::size_t i = 0; i < step.nodes.size(); ++i) {
-    times[of_[i]] += static_cast<double>(step.nodes[i].node->count) * step.nodes[i].on_path();
-  }
-  std::vector<RegulatedPhase> all;
-  const RegulatedPhase wait{wait_, wait_, settled_power(*m_.power, 1, Watts{}),
-                            settled_power(*m_.power, lower, Watts{})};
+std::vector<double> StepPhases::clocks(double start) const {
+  const std::array shares{1.0, told_[0], told_[1]};
+  RegulatedPhase wait{{wait_, wait_, wait_}, {}, false};
+  for (std::size_t i = 0; i < 3; ++i) wait.power[i] = settled_power(*m_.power, shares[i], Watts{});
   const bool waits = wait_ > Seconds{};
+  std::vector<RegulatedPhase> all;
   std::vector<std::size_t> place(phases_.size());
   for (std::size_t p = 0; p < phases_.size(); ++p) {
+    const Phase& phase = phases_[p];
+    const double once = 1 / (phase.repeats ? static_cast<double>(turns_) : 1);
     // a pipeline fills in front of its passes and drains behind them
-    if (waits && phases_[p].repeats && (p == 0 || !phases_[p - 1].repeats)) all.push_back(wait);
+    if (waits && phase.repeats && (p == 0 || !phases_[p - 1].repeats)) all.push_back(wait);
     place[p] = all.size();
-    all.push_back(regulated(phases_[p], times[p], lower));
-    if (waits && phases_[p].repeats && (p + 1 == phases_.size() || !phases_[p + 1].repeats)) all.push_back(wait);
+    RegulatedPhase& regulated = all.emplace_back();
+    regulated.repeats = phase.repeats;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const Seconds time = i == 0 ? phase.time : phase.lower[i - 1];
+      regulated.time[i] = once * time;
+      regulated.power[i] = binding_power(*m_.power, aim_, phase.run, shares[i], time);
+    }
+    if (waits && phase.repeats && (p + 1 == phases_.size() || !phases_[p + 1].repeats)) all.push_back(wait);
   }
-  std::vector<double> shares;
-  clocks_of_phases(all, m_.power->regulator, {aim_, m_.clock_limit, lower, turns_}, lower, shares);
-  if (std::getenv("PHDBG")) for (std::size_t p = 0; p < all.size(); ++p) std::fprintf(stderr, "phase %zu rep %d t %.3f/%.3f ms P %.1f/%.1f share %.4f lower %.4f turns %ld\n", p, all[p].repeats, all[p].time.in(units::ms), all[p].time_lower.in(units::ms), all[p].power.in(units::W), all[p].power_lower.in(units::W), shares[p], lower, turns_);
-  std::vector<double> of_nodes(step.nodes.size());
-  for (std::size_t i = 0; i < of_nodes.size(); ++i) of_nodes[i] = shares[place[of_[i]]];
+  std::vector<double> means;
+  clocks_of_phases(all, {m_.power->regulator_pace, aim_, m_.clock_limit, shares, turns_}, start, means);
+  std::vector<double> of_nodes(of_.size());
+  for (std::size_t i = 0; i < of_nodes.size(); ++i) of_nodes[i] = means[place[of_[i]]];
   return of_nodes;
 }
 

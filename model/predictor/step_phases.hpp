@@ -2,6 +2,7 @@
 // layers, the head and its loss, backward passes, the update, and a pipeline's waits at both ends of the passes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -21,22 +22,26 @@ class StepPhases {
 
   /// More than one, one of which draws more at the boost clock than the regulator aims at.
   bool regulated() const;
-  /// Of each node the mean share of the boost clock; the step's times are those at the share `lower` of it.
-  std::vector<double> clocks(const StepPrediction& step, double lower);
+  /// The step's times are those at that share of the boost clock; to be told twice, the lower one last.
+  void tell(const StepPrediction& step, double share);
+  /// Of each node the mean share of the boost clock.
+  std::vector<double> clocks(double start) const;
 
  private:
   struct Phase {
     RunEnergy run;  ///< of all repeats
     Seconds time;   ///< of all repeats, at the boost clock
     bool repeats = false;
+    std::array<Seconds, 2> lower;  ///< the same where it was told
   };
   void merge_brief();
-  RegulatedPhase regulated(const Phase& phase, Seconds lower_time, double lower) const;
 
   const Rates& m_;
   Watts aim_;
   std::int64_t turns_;
   Seconds wait_;  ///< at either end of the passes
+  std::array<double, 2> told_{};
+  std::size_t tellings_ = 0;
   std::vector<std::size_t> of_;
   std::vector<Phase> phases_;
 };

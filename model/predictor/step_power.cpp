@@ -14,8 +14,8 @@
 namespace plumbline {
 namespace {
 
-/// Where a step as a whole keeps within the cap and a phase does not: the share of the boost clock at which phases are
-/// priced beside it.
+/// Shares of the boost clock at which phases are priced beside it: where the step as a whole meets the cap, or here where it
+/// does so at the boost clock, and that much lower again.
 constexpr double kLowerShare = 0.85;
 
 /// Of all ranks: each stage's for as long as the step takes, busy as its work says beside the slowest's, else waiting.
@@ -154,9 +154,12 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
     StepPhases phases(out, m, energies);
     const double share = settled_clock_share(*m.power, aim, run, out.uncapped, time_at);
     if (phases.regulated()) {
-      const double lower = share < 1 ? share : kLowerShare;
-      time_at(lower);
-      shares = phases.clocks(out, lower);
+      const double first = share < 1 ? share : kLowerShare;
+      for (const double lower : {first, kLowerShare * first}) {
+        time_at(lower);
+        phases.tell(out, lower);
+      }
+      shares = phases.clocks(share);
       out.power_limited = true;
     } else {
       out.power_limited = share < m.clock_limit;
