@@ -11,7 +11,6 @@ import collections
 import json
 import math
 import os
-import re
 import statistics
 import tempfile
 
@@ -54,7 +53,7 @@ def terms_of(point):
     """By phase, {term: count} of a point."""
     plain = {**point, "recompute": False}
     begin = ["forward_begin"]  # once, whatever is computed again
-    forward = ["forward_call", "forward_layer"] + (["experts_layer"] if re.search("moe|mixtral", point["model"]) else [])
+    forward = ["forward_call", "forward_layer", "experts_layer"]
     found = {"forward": {name: counted(name, plain) for name in begin + forward},
              "backward": {name: counted(name, point) for name in ("backward_call", "backward_layer", "further_launch")}}
     if point["recompute"]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records what the host takes for each phase of training iterations that have next to no work for the GPU.
 
-    tools/trace_training_hosts.py --models data/models --out HOSTS.jsonl [--points FILE] [--until SECONDS]
+    tools/trace_training_hosts.py --models data/models --out HOSTS.jsonl [--points FILE] [--more MODELS.json] [--until SECONDS]
                                   [--device cuda|cpu]
 
 A model of transformers keeps its depth and its modules, and its widths become so small that the GPU is always done before the
@@ -29,7 +29,7 @@ import torch
 from measure_host import Probe, facts
 from paced_exchange import PacedExchanges
 from trace_training_iteration import Iteration, build
-from trace_training_models import at
+from trace_training_models import add_models, at
 from trace_transformers import synchronize
 
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync", "cudaMemsetAsync")
@@ -126,12 +126,15 @@ def main():
     parser.add_argument("--models", default="data/models")
     parser.add_argument("--out", required=True)
     parser.add_argument("--points", default="")
+    parser.add_argument("--more", default="")
     parser.add_argument("--counts", action="store_true", help="what an iteration calls, too")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--until", type=float, default=1e9)
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     args.no_dropout, args.dtype, args.tf32, args.rank, args.gpus, args.fake = False, None, False, 0, 1, 2
+    if args.more:
+        add_models(args.more)
     begin, points = time.perf_counter(), POINTS
     if args.points:
         with open(args.points, encoding="utf-8") as text:
