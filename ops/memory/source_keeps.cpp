@@ -63,7 +63,8 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.biases_each_layer = name == "umt5";
   keeps.norms_stream = keeps.biases_scores;
   keeps.narrow_softmax = keeps.biases_scores || one_of(name, {"gpt2", "bert"});
-  keeps.softmax_as_scores = name == "gpt_oss";
+  keeps.softmax_as_scores = one_of(name, {"gpt_oss", "biogpt", "xglm"});
+  keeps.bounds_scores = name == "xglm";
   keeps.wide_scores = one_of(name, {"gptj", "gpt_neo", "codegen"});
   keeps.norms_turned = name == "hunyuan_v1_dense";
   keeps.caps_scores = name == "gemma2";

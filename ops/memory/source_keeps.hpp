@@ -35,6 +35,7 @@ struct SourceKeeps {
   bool norms_turned = false;        ///< norms of heads stand behind the rotation, which autocast leaves in fp32
   bool narrow_softmax = false;      ///< scores are not cast to fp32
   bool softmax_as_scores = false;   ///< softmax has its scores' type, which fp32 masks make fp32 under autocast
+  bool bounds_scores = false;       ///< keeps the scores that a maximum() read, beside their softmax (XGLM)
   bool caps_scores = false;         ///< attention that is written out keeps what its tangent made (Gemma 2)
   bool keeps_all_scores = false;  ///< published configs drop nothing from the scores, though they drop elsewhere (OPT)
   bool biases_scores =
