@@ -65,6 +65,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.narrow_softmax = keeps.biases_scores || one_of(name, {"gpt2", "bert"});
   keeps.softmax_as_scores = one_of(name, {"gpt_oss", "biogpt", "xglm"});
   keeps.bounds_scores = name == "xglm";
+  keeps.jitters_rows = name == "phimoe";
   keeps.wide_scores = one_of(name, {"gptj", "gpt_neo", "codegen"});
   keeps.norms_turned = name == "hunyuan_v1_dense";
   keeps.caps_scores = name == "gemma2";

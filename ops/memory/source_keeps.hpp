@@ -36,6 +36,9 @@ struct SourceKeeps {
   bool narrow_softmax = false;      ///< scores are not cast to fp32
   bool softmax_as_scores = false;   ///< softmax has its scores' type, which fp32 masks make fp32 under autocast
   bool bounds_scores = false;       ///< keeps the scores that a maximum() read, beside their softmax (XGLM)
+  /// Rows in front of a router are multiplied with random numbers, by the block and by the router, as published configs ask for
+  /// (Phi's input_jitter_noise of 0.01; its class says 0).
+  bool jitters_rows = false;
   bool caps_scores = false;         ///< attention that is written out keeps what its tangent made (Gemma 2)
   bool keeps_all_scores = false;  ///< published configs drop nothing from the scores, though they drop elsewhere (OPT)
   bool biases_scores =
