@@ -99,9 +99,10 @@ bool is_layers(const Graph& graph, const Segment& segment) {
   return segment.layers || (segment.forward >= 0 && graph.segments[static_cast<std::size_t>(segment.forward)].layers);
 }
 
-/// Layers of a pass, executions of all micro-batches; those with experts; those whose forward pass is computed again.
+/// Layers, executions of all micro-batches: with experts, of the backward pass, whose forward pass is computed again; what the
+/// forward pass and that go through in Python, in layers: attention over an encoder is as much as one of them.
 struct Layers {
-  double forward = 0, experts = 0, backward = 0, again = 0;
+  double experts = 0, backward = 0, again = 0, walked = 0, walked_again = 0;
 
   explicit Layers(const Graph& graph) {
     bool behind = false;  // the forward pass, where exchanges of layers between replicas are the gradient of nothing
@@ -111,9 +112,14 @@ struct Layers {
       const auto first = graph.nodes.begin() + segment.first, end = first + segment.size;
       const auto any = [&](auto is) { return std::any_of(first, end, is); };
       const auto repeat = static_cast<double>(segment.repeat);
-      (behind ? backward : forward) += repeat;
+      const auto of = static_cast<std::size_t>(std::max(0, segment.forward));
+      const double walks = segment.crosses || (segment.forward >= 0 && graph.segments[of].crosses) ? 2 : 1;
+      if (behind) backward += repeat;
+      if (!behind) walked += walks * repeat;
       if (!behind && any([](const Node& n) { return std::holds_alternative<GroupedGemm>(n.op); })) experts += repeat;
-      if (any([](const Node& n) { return n.again; })) again += repeat;
+      if (!any([](const Node& n) { return n.again; })) continue;
+      again += repeat;
+      walked_again += walks * repeat;
     }
   }
 };
@@ -124,11 +130,11 @@ void add_time_beside_calls(HostAndGpu& step, const Graph& graph, const TrainingH
   const Layers layers(graph);
   const Seconds launch = own.narrow_launch;
   const auto passes = static_cast<double>(graph.pipeline.micro_batches);
-  const double again = own.forward_layer + own.again_layer;
   step.host[kForwardFront] += passes * own.forward_begin * launch;
-  step.host[kForwardLayers] += (layers.forward * own.forward_layer + layers.experts * own.experts_layer) * launch;
+  step.host[kForwardLayers] += (layers.walked * own.forward_layer + layers.experts * own.experts_layer) * launch;
   step.host[kForwardLayers] += layers.again * own.kept_layer * launch;
-  step.host[kBackwardLayers] += (layers.backward * own.backward_layer + layers.again * again) * launch;
+  step.host[kBackwardLayers] += (layers.backward * own.backward_layer + layers.again * own.again_layer) * launch;
+  step.host[kBackwardLayers] += layers.walked_again * own.forward_layer * launch;
   const auto tensors = static_cast<double>(eager.tensors), units = static_cast<double>(eager.sharded_units);
   const double walks = std::max(eager.walks, 1), lists = std::max(eager.lists, eager.walks);
   if (units == 0) {

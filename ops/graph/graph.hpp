@@ -42,6 +42,7 @@ struct Segment {
   std::int64_t repeat = 1;
   int first = 0, size = 0;  ///< nodes [first, first + size)
   bool layers = false;      ///< of the model's layers; of an update: a loop over tensors whose host issues each launch
+  bool crosses = false;     ///< layers that attend over an encoder's output, too
   bool once = false;        ///< once an iteration of training, not once a micro-batch
   int forward = -1;         ///< of the backward pass: the segment that it is the gradient of
 };

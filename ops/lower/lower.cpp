@@ -139,6 +139,7 @@ void walk(Step& s, const Llm& llm, const StackSpec& stack) {
     }
     s.close();
     s.graph.segments.back().layers = true;
+    s.graph.segments.back().crosses = static_cast<bool>(kind.cross);
     s.kind_segments.emplace_back(static_cast<int>(s.graph.segments.size()) - 1, static_cast<int>(i));
   }
   if (halves) halves->join(s);
