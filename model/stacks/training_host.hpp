@@ -17,8 +17,7 @@ struct TrainingHost {
   /// Of a host that nobody measured; 0: the file does not say, all calls are HostTime::each_launch.
   Seconds narrow_launch;
   /// Of the forward pass: a call that launches, a launch more that a library makes in it; once, what the model's own
-  /// forward() does around its layers; of each layer and each that has experts, modules, shapes and views in Python. A layer
-  /// that attends over an encoder, too, counts twice.
+  /// forward() does around its layers; of each layer (two, over an encoder) and each with experts, modules and views in Python.
   double forward_begin = 0, forward_call = 0, further_launch = 0, forward_layer = 0, experts_layer = 0;
   /// Of the backward pass, by autograd's thread: a call, and of each layer the nodes that launch nothing.
   double backward_call = 0, backward_layer = 0;
