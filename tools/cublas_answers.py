@@ -81,7 +81,10 @@ def nearest(at, kept):
 
 # places in kTf32Tiles
 TF32_TILES = {24: 0, 23: 1, 20: 2, 21: 3, 19: 4, 18: 5, 17: 6, 15: 7}
-HOPPER = "43"  # cuBLASLt's number of its kernels for sm_90; small products run others
+HOPPER = "43"  # cuBLASLt's number of its kernels for sm_90
+# small products run its kernels for sm_80: places in kSmallTf32Tiles (model/stacks/cublas/other_types.cpp), behind those above.
+# Tiles of 64 x 64 have one CTA an SM, or parts of K until there are two (AMPERE_PAIRS).
+AMPERE, AMPERE_TILES, AMPERE_PAIRS = "21", {15: 8, 18: 10, 17: 11}, 9
 
 
 def held_out_rows(dtype):
@@ -94,11 +97,23 @@ def held_out_rows(dtype):
                     yield tuple(int(sizes[key]) for key in "MNK")
 
 
+def tf32_kernel(shape, row):
+    """Its place, or None."""
+    tile = int(row["tile"])
+    if row["algo"] == HOPPER:
+        return TF32_TILES.get(tile)
+    kernel = AMPERE_TILES.get(tile) if row["algo"] == AMPERE else None
+    if kernel == AMPERE_TILES[15] and math.ceil(shape[0] / 64) * math.ceil(shape[1] / 64) * int(row["splitk"]) > SMS:
+        return AMPERE_PAIRS
+    return kernel
+
+
 def tf32_answers():
     held = set(held_out_rows("tf32"))
     for shape, row in answers("tf32", "tf32"):
-        if row["algo"] == HOPPER and int(row["tile"]) in TF32_TILES and shape not in held:
-            yield shape, TF32_TILES[int(row["tile"])]
+        kernel = tf32_kernel(shape, row)
+        if kernel is not None and shape not in held:
+            yield shape, kernel
 
 
 def place_in_tf32(m, n, k):

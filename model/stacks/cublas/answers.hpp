@@ -15,11 +15,13 @@ struct LaneAnswer {
   bool in_place;
 };
 
-/// To one in tf32 on Hopper with weights [N,K]. `tile`: its place in kTf32Tiles.
+/// To one in tf32 on Hopper with weights [N,K]. `tile`: its place in kTf32Tiles, and behind those (from kTilesOfHopper on) in
+/// kSmallTf32Tiles.
 struct TileAnswer {
   std::uint16_t m, n, k;
   std::uint8_t tile;
 };
+inline constexpr int kTilesOfHopper = 8;
 
 /// In fp32, on ordinary lanes. All were answered for one card: on those with fewer SMs the answer is that to a shape with
 /// as many tiles an SM.

@@ -75,6 +75,15 @@ struct SplitOfTiles {
   static void adapt(TileLayout& /*layout*/) {}
 };
 
+/// Grids are (8 x tiles along M, tiles along N / 8, parts of K), so that CTAs of the last row may have no tile: they end at once.
+/// Where all CTAs have a place from the beginning, an SM has as many as are dealt to it up to the last tile.
+double placed(const TileLayout& t, const WorkSplit& split, double sm_count) {
+  constexpr double kBlock = 8;
+  const double before = std::ceil(t.tiles_n / kBlock) - 1, row = kBlock * t.tiles_m, part = (before + 1) * row;
+  const double up_to_last = (split.splits - 1) * part + before * row + row - kBlock + t.tiles_n - kBlock * before;
+  return split.splits * part <= sm_count * t.costs->resident ? up_to_last : split.ctas;
+}
+
 class Int8Planner : public SplitOfTiles {
  public:
   explicit Int8Planner(const Context& context) : c(context) {}
@@ -93,20 +102,53 @@ class Int8Planner : public SplitOfTiles {
     d.l2_limit = L2Limit::ports;  // CTAs of a block of tiles run side by side (swizzled grids)
     d.exposed_clk = c.family.step_clk;
     d.chain_clk = t.costs->chain_clk;
-    if (c.task.batch <= 1) d.plan.ctas = static_cast<std::int64_t>(placed(t));
+    if (c.task.batch <= 1) d.plan.ctas = static_cast<std::int64_t>(placed(t, split, c.rates.sm_count));
     return d;
   }
 
-  /// Grids are (8 x tiles along M, tiles along N / 8), so that CTAs of the last row may have no tile: they end at once.
-  /// Where all CTAs have a place from the beginning, an SM has as many as are dealt to it up to the last tile.
-  double placed(const TileLayout& t) const {
-    constexpr double kBlock = 8;
-    const double before = std::ceil(t.tiles_n / kBlock) - 1, row = kBlock * t.tiles_m;
-    const double up_to_last = before * row + row - kBlock + t.tiles_n - kBlock * before;
-    return (before + 1) * row <= c.rates.sm_count * t.costs->resident ? up_to_last : t.tiles;
+ private:
+  const Context& c;
+};
+
+/// cutlass_80_tensorop_s1688gemm_<tile>_32x<stages>_tn_align4, four warps. Rows of the tile lie along N.
+struct SmallTf32Tile {
+  WarpTile shape;
+  double ctas_an_sm;  ///< up to which K is cut
+};
+constexpr std::array<SmallTf32Tile, 4> kSmallTf32Tiles{{{{{64, 64}, 32, 32, 6, 2}, 1},
+                                                        {{{64, 64}, 32, 32, 5, 2}, 2},
+                                                        {{{128, 64}, 64, 32, 6, 1}, 1},
+                                                        {{{64, 128}, 32, 64, 6, 1}, 1}}};
+
+class SmallTf32Planner : public SplitOfTiles {
+ public:
+  explicit SmallTf32Planner(const Context& context) : c(context) {}
+
+  /// Operands come as fp32: each element that a warp takes into its registers is rounded there before it is multiplied, 64 a clock
+  /// (CUDA programming guide, conversions from 32 bits, 9.0). Tensor units wait for it, as a scheduler has but one warp of a CTA.
+  TileCosts costs(const SmallTf32Tile& w) const {
+    constexpr double kRoundedAClk = 64;
+    TileCosts e = costs_of(c, w.shape, kStep, true);
+    e.tensor_clk += w.shape.warps() * (w.shape.warp_rows + w.shape.warp_cols) * kStep / kRoundedAClk;
+    return e;
+  }
+
+  Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
+    Demand d = gemm::launch_demand(c, t, split, traffic);
+    d.l2_limit = L2Limit::ports;  // CTAs of a block of tiles run side by side (swizzled grids)
+    d.plan.ctas = static_cast<std::int64_t>(placed(t, split, c.rates.sm_count));
+    return d;
+  }
+
+  /// K in as many parts as have a place (of 331 answers with weights [N,K] 272 have as many as there are SMs for, 44 as many as
+  /// there are pairs).
+  double parts(const TileLayout& t, const SmallTf32Tile& w) const {
+    return std::clamp(std::floor(w.ctas_an_sm * c.rates.sm_count / t.tiles), 1.0, static_cast<double>(t.k_steps));
   }
 
  private:
+  static constexpr double kStep = 32;
+
   const Context& c;
 };
 
@@ -232,6 +274,27 @@ GemmChoice cublas::plan_int8(const Context& c, GemmCache& cache) {
   }
   search.add_menu(menu, kWhole);
   if (search.empty()) search.add(search.lay_out(menu.back()), 1);  // the smallest runs where none fits
+  return search.run();
+}
+
+bool cublas::runs_as_small_tf32(const GemmTask& t, const Rates& m) {
+  // all of 331 answers with these kernels are of smaller results
+  constexpr double kLargest = 128 * 8192;
+  const bool was_asked = m.path.kind == TensorPath::Kind::wgmma && m.sm_count <= sms_of_asked_card();
+  if (!was_asked || t.kind != GemmKind::dense || t.math != DType::tf32 || t.batch > 1 || t.weights_kn) return false;
+  return t.m * t.n <= kLargest && nearest_tile_answer(t.m, t.n, t.k, m.sm_count).tile >= kTilesOfHopper;
+}
+
+GemmChoice cublas::plan_small_tf32(const Context& c, GemmCache& cache) {
+  const SmallTf32Planner planner(c);
+  const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
+    for (const SmallTf32Tile& w : kSmallTf32Tiles) tiles.push_back(planner.costs(w));
+  });
+  const int answer = nearest_tile_answer(c.task.m, c.task.n, c.task.k, c.rates.sm_count).tile;
+  const auto taken = static_cast<std::size_t>(answer - kTilesOfHopper);
+  gemm::Search<SmallTf32Planner> search(planner, c, cache);
+  const TileLayout& layout = search.lay_out(menu[taken]);
+  search.add(layout, planner.parts(layout, kSmallTf32Tiles[taken]));
   return search.run();
 }
 

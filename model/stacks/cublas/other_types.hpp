@@ -10,6 +10,11 @@ namespace plumbline::cublas {
 bool runs_as_int8(const GemmTask& task, const Rates& rates);
 GemmChoice plan_int8(const gemm::Context& context, GemmCache& cache);
 
+/// tf32 products of so few tiles that cuBLAS takes kernels made for sm_80, whose parts of K a second launch adds up (by its
+/// answer to the nearest shape, for cards that have as many SMs as the one that was asked, or fewer).
+bool runs_as_small_tf32(const GemmTask& task, const Rates& rates);
+GemmChoice plan_small_tf32(const gemm::Context& context, GemmCache& cache);
+
 /// fp32 on SMs that have a lane for each thread of the warps that they issue: what limits is issue, not lanes. (Where
 /// lanes are half of that, as on A100, they are busy all the time.)
 bool runs_on_lanes(const GemmTask& task, const Rates& rates);

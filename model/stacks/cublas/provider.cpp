@@ -126,7 +126,7 @@ class Cublas final : public Provider {
       require_matrix_path(dense->precision, q);
       GemmTask task = gemm_task(*dense, q.rates);
       if (task.weights_kn) require_layout(task, q);
-      task.by_mma_sync = unpacks_by_mma_sync(dense->precision, q.rates);
+      task.by_mma_sync = unpacks_by_mma_sync(dense->precision, q.rates) || runs_as_small_tf32(task, q);
       if (!gemm::whole_units(task) || runs_as_int8(task, q) || task.by_mma_sync) run_by_mma_sync(task, q.rates);
       return price(task, "gemm", q, out);
     }
@@ -158,6 +158,12 @@ class Cublas final : public Provider {
 
   static bool runs_as_int8(const GemmTask& t, const Question& q) {
     return q.families[cublas::kInt8].on_file && cublas::runs_as_int8(t, q.rates);
+  }
+
+  /// Where all plans are looked at none of them is taken for its shape.
+  static bool runs_as_small_tf32(const GemmTask& t, const Question& q) {
+    const bool all_plans = q.priced_alone && q.cutting == Cutting::by_time;
+    return !all_plans && gemm::whole_units(t) && cublas::runs_as_small_tf32(t, q.rates);
   }
 
   bool answer_dynamic(const GemmDynamic& s, const Question& q, Answer& out) const {

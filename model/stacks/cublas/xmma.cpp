@@ -73,7 +73,8 @@ class XmmaPlanner {
   const Tile* answered() const {
     const bool was_asked = c.rates.sm_count <= cublas::sms_of_asked_card() && c.task.alone_flops <= 0;
     if (!was_asked || c.task.batch > 1 || c.task.weights_kn) return nullptr;
-    return &kTf32Tiles[cublas::nearest_tile_answer(c.task.m, c.task.n, c.task.k, c.rates.sm_count).tile];
+    const int tile = cublas::nearest_tile_answer(c.task.m, c.task.n, c.task.k, c.rates.sm_count).tile;
+    return tile < cublas::kTilesOfHopper ? &kTf32Tiles[static_cast<std::size_t>(tile)] : nullptr;
   }
 
   /// Whether a cluster is no more than padding: along neither side twice the tiles that there are.
