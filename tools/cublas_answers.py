@@ -5,7 +5,7 @@
 
 Of cuBLASLt's answers for training shapes (data/measurements/h200/pytorch/choices.csv.gz, choices_third.csv.gz; no shape that is
 held out is read) it keeps those for which the nearest of the ones before would take a tenth more or less
-time than the answer itself, by what tiles take of an SM; in tf32 those for which it would name another tile. The nearest is
+time than the answer itself, by what tiles take of an SM; in tf32 those for which it would name another tile or cluster. The nearest is
 found as answers.cpp finds it.
 """
 import csv
@@ -74,9 +74,7 @@ def lane_clocks(shape, answer):
 
 
 def nearest(at, kept):
-    a, b, c, d, e = at
-    return min(kept, key=lambda one: (one[0][0] - a) ** 2 + (one[0][1] - b) ** 2 + (one[0][2] - c) ** 2 + (one[0][3] - d) ** 2 +
-               (one[0][4] - e) ** 2)
+    return min(kept, key=lambda one: math.dist(one[0], at))
 
 
 # places in kTf32Tiles
@@ -97,15 +95,19 @@ def held_out_rows(dtype):
                     yield tuple(int(sizes[key]) for key in "MNK")
 
 
+# cuBLASLt's number of a cluster: place in kTf32Clusters
+CLUSTERS = {5: 0, 3: 1, 2: 2, 17: 3, 32: 4, 4: 5, 8: 6, 18: 7, 38: 8, 19: 9, 20: 10, 11: 11, 12: 12, 7: 13, 9: 14, 24: 15, 14: 16, 10: 17}
+
+
 def tf32_kernel(shape, row):
-    """Its place, or None."""
-    tile = int(row["tile"])
+    """Places of its tile and cluster, or None."""
+    tile, cluster = int(row["tile"]), int(row["cluster"])
     if row["algo"] == HOPPER:
-        return TF32_TILES.get(tile)
-    kernel = AMPERE_TILES.get(tile) if row["algo"] == AMPERE else None
-    if kernel == AMPERE_TILES[15] and math.ceil(shape[0] / 64) * math.ceil(shape[1] / 64) * int(row["splitk"]) > SMS:
-        return AMPERE_PAIRS
-    return kernel
+        return (TF32_TILES[tile], CLUSTERS[cluster]) if tile in TF32_TILES and cluster in CLUSTERS else None
+    if row["algo"] != AMPERE or tile not in AMPERE_TILES:
+        return None
+    pairs = tile == 15 and math.ceil(shape[0] / 64) * math.ceil(shape[1] / 64) * int(row["splitk"]) > SMS
+    return (AMPERE_PAIRS if pairs else AMPERE_TILES[tile]), 0
 
 
 def tf32_answers():
@@ -117,8 +119,15 @@ def tf32_answers():
 
 
 def place_in_tf32(m, n, k):
+    """By tiles along both sides, by what rows of the last are outside, and by what is left of the last turn."""
     tiles = lambda size, side: math.log(math.ceil(size / side))
-    return (1.5 * (tiles(m, 64) + tiles(n, 64)), 0.3 * math.log(k), 0.3 * math.log(min(m, 256)), 2 * tiles(m, 128), 2 * tiles(n, 128))
+    outside = lambda size, side: tiles(size, side) - math.log(size / side)
+
+    def left(rows, columns):
+        turns = math.ceil(m / rows) * math.ceil(n / columns) / SMS
+        return math.log(math.ceil(turns - 1e-9) / turns)
+    return (0.54 * (tiles(m, 64) + tiles(n, 64)), 0.48 * math.log(k), 2 * tiles(m, 128), 2 * tiles(n, 128), 0.5 * left(128, 256),
+            0.5 * left(256, 128), 1.5 * left(64, 64), 1.5 * outside(m, 128), 0.8 * outside(n, 256), 0.5 * outside(m, 256))
 
 
 def condensed(every, place_of, differ):
@@ -163,7 +172,7 @@ def main():
     kept = condensed(lane_answers(), lambda m, n, k: place(m, n, k, 0.15), otherwise)
     write("Lane", "fp32", [(*shape, tile[0], parts, in_place) for shape, (tile, parts, in_place) in kept])
     kept = condensed(tf32_answers(), place_in_tf32, lambda _, a, b: a != b)
-    write("Tile", "tf32", [(*shape, tile) for shape, tile in kept])
+    write("Tile", "tf32", [(*shape, *kernel) for shape, kernel in kept])
 
 
 if __name__ == "__main__":

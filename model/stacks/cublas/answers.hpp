@@ -3,6 +3,7 @@
 // its own answer to the nearest shape that it was asked about is taken.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace plumbline::cublas {
@@ -16,16 +17,18 @@ struct LaneAnswer {
 };
 
 /// To one in tf32 on Hopper with weights [N,K]. `tile`: its place in kTf32Tiles, and behind those (from kTilesOfHopper on) in
-/// kSmallTf32Tiles.
+/// kSmallTf32Tiles; `cluster`: in kTf32Clusters.
 struct TileAnswer {
   std::uint16_t m, n, k;
-  std::uint8_t tile;
+  std::uint8_t tile, cluster;
 };
 inline constexpr int kTilesOfHopper = 8;
 
 /// In fp32, on ordinary lanes. All were answered for one card: on those with fewer SMs the answer is that to a shape with
 /// as many tiles an SM.
 const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_count);
-const TileAnswer& nearest_tile_answer(double m, double n, double k, double sm_count);
+/// The nearest first.
+using TileAnswers = std::array<const TileAnswer*, 3>;
+TileAnswers nearest_tile_answers(double m, double n, double k, double sm_count);
 
 }  // namespace plumbline::cublas

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/common/mma_registers.hpp"
 #include "model/stacks/cublas/answers.hpp"
 #include "model/stacks/cublas/xmma.hpp"
 
@@ -136,11 +137,13 @@ class SmallTf32Planner : public SplitOfTiles {
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
     Demand d = gemm::launch_demand(c, t, split, traffic);
     d.l2_limit = L2Limit::ports;  // CTAs of a block of tiles run side by side (swizzled grids)
+    const double flop = 2.0 * c.task.m * c.task.n * c.task.k / (split.ctas * split.steps);
+    d.smem_hidden_clk += flop * kMmaRegisterBytesTf32 / c.smem_port;
     d.plan.ctas = static_cast<std::int64_t>(placed(t, split, c.rates.sm_count));
     return d;
   }
 
-  /// K in as many parts as have a place (of 331 answers with weights [N,K] 272 have as many as there are SMs for, 44 as many as
+  /// K in as many parts as have a place (of 313 answers with weights [N,K] 251 have as many as there are SMs for, 44 as many as
   /// there are pairs).
   double parts(const TileLayout& t, const SmallTf32Tile& w) const {
     return std::clamp(std::floor(w.ctas_an_sm * c.rates.sm_count / t.tiles), 1.0, static_cast<double>(t.k_steps));
@@ -278,11 +281,11 @@ GemmChoice cublas::plan_int8(const Context& c, GemmCache& cache) {
 }
 
 bool cublas::runs_as_small_tf32(const GemmTask& t, const Rates& m) {
-  // all of 331 answers with these kernels are of smaller results
+  // all of 313 answers with these kernels are of smaller results
   constexpr double kLargest = 128 * 8192;
   const bool was_asked = m.path.kind == TensorPath::Kind::wgmma && m.sm_count <= sms_of_asked_card();
   if (!was_asked || t.kind != GemmKind::dense || t.math != DType::tf32 || t.batch > 1 || t.weights_kn) return false;
-  return t.m * t.n <= kLargest && nearest_tile_answer(t.m, t.n, t.k, m.sm_count).tile >= kTilesOfHopper;
+  return t.m * t.n <= kLargest && nearest_tile_answers(t.m, t.n, t.k, m.sm_count)[0]->tile >= kTilesOfHopper;
 }
 
 GemmChoice cublas::plan_small_tf32(const Context& c, GemmCache& cache) {
@@ -290,7 +293,7 @@ GemmChoice cublas::plan_small_tf32(const Context& c, GemmCache& cache) {
   const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
     for (const SmallTf32Tile& w : kSmallTf32Tiles) tiles.push_back(planner.costs(w));
   });
-  const int answer = nearest_tile_answer(c.task.m, c.task.n, c.task.k, c.rates.sm_count).tile;
+  const int answer = nearest_tile_answers(c.task.m, c.task.n, c.task.k, c.rates.sm_count)[0]->tile;
   const auto taken = static_cast<std::size_t>(answer - kTilesOfHopper);
   gemm::Search<SmallTf32Planner> search(planner, c, cache);
   const TileLayout& layout = search.lay_out(menu[taken]);
