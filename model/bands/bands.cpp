@@ -176,6 +176,8 @@ std::size_t band_size(Seconds time) {
   return time < 100.0 * units::us ? 1 : 2;
 }
 
+double unknown_share(double roofline_share) { return std::sqrt(std::max(0.1, 1 - std::max(0.0, roofline_share))); }
+
 std::string_view band_class_name(std::size_t number) { return classes()[number].name; }
 std::size_t band_class_count() { return classes().size(); }
 std::size_t band_parent(std::size_t number) { return classes().parent(number); }
@@ -192,14 +194,15 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
   const bool near =
       section != BandSection::far && section != BandSection::never && transfers.lower_bound("near.") != transfers.end();
   const std::string distance = own_card ? "" : near ? "near." : "far.";
+  fill(calibration.bands, "own.", own_);
   if (own_card) {
     fill(calibration.bands, "library.", library_);
-    fill(calibration.bands, "own.", own_);
   } else {
+    own_near_ = own_;
     fill_transfers(transfers, distance, near ? "far." : "near.");
     if (section == BandSection::never) widen_to_never(library_);
-    fill(calibration.bands, "own.", own_);
     widen(own_, library_);
+    widen(own_near_, library_near_);
   }
   const auto correlation = [&](const std::string& key) {
     const auto at = calibration.band_correlation.find(key);
@@ -237,6 +240,7 @@ void BandTable::fill_transfers(const std::map<std::string, Band>& found, const s
     const bool less = distance == "far." && (of_other.low < known.low || of_other.high > known.high);
     if (!there[i] || (here[i] && !less)) others[i] = 0;  // nothing to add
   }
+  library_near_ = distance == "near." ? library_ : others;
   widen(library_, others);
 }
 
@@ -267,19 +271,39 @@ void BandTable::widen_to_never(Cells& cells) {
   }
   widen(cells, kinds);
   constexpr double further_class = 1.5;
+  scale(cells, further_class);
+  scale(library_near_, further_class);
+}
+
+void BandTable::scale(Cells& cells, double by) {
   for (std::uint32_t& cell : cells) {
     Band band = bands_[cell];
     if (band.rows == 0) continue;
-    band.low *= further_class;
-    band.high *= further_class;
+    band.low *= by;
+    band.high *= by;
     cell = static_cast<std::uint32_t>(bands_.size());
     bands_.push_back(std::move(band));
   }
 }
 
+std::size_t BandTable::place_of(std::size_t band_class, Seconds predicted, Bound bound) {
+  return (band_class * kSizes + band_size(predicted)) * kBounds + bound_place(bound);
+}
+
 const Band& BandTable::find(KernelSet kernels, std::size_t band_class, Seconds predicted, Bound bound) const {
   const Cells& cells = kernels == KernelSet::own ? own_ : library_;
-  return bands_[cells[(band_class * kSizes + band_size(predicted)) * kBounds + bound_place(bound)]];
+  return bands_[cells[place_of(band_class, predicted, bound)]];
+}
+
+BandEnds BandTable::ends(KernelSet kernels, std::size_t band_class, Seconds predicted, Bound bound,
+                         double roofline_share) const {
+  const Band& band = find(kernels, band_class, predicted, bound);
+  const Cells& of_near = kernels == KernelSet::own ? own_near_ : library_near_;
+  if (of_near.empty() || band.rows == 0) return {band.low, band.high};
+  const double share = unknown_share(roofline_share);
+  const Band& near = bands_[of_near[place_of(band_class, predicted, bound)]];
+  if (near.rows == 0) return {share * band.low, share * band.high};
+  return {std::min(near.low, share * band.low), std::max(near.high, share * band.high)};
 }
 
 const BandCorrelation& BandTable::correlation(KernelSet kernels) const {

@@ -21,6 +21,8 @@
 // nobody knows. What was measured on no card is nowhere narrower than its kind, and wider by a further draw. A
 // kernel set of ours has been measured on no other card: there it takes the hull of its own band and the library's
 // transfer band.
+//
+// What another generation's rows say is scaled by how much of the predicted time is the roofline (unknown_share()).
 #pragma once
 
 #include <array>
@@ -56,6 +58,19 @@ std::size_t band_class_of_name(std::string_view name);
 /// Class of an operator whose kernels have none of their own: the operator's name, "rowwise" where that is no class.
 std::size_t band_class_of_operator(const Op& op);
 
+/// How much of the error of a kernel without a roofline one is left where the roofline takes that share of the predicted
+/// time, on a card of another generation. The data sheet says the roofline, scalars of another card the rest, so that the
+/// variance is the rest's part. Of one class and generation nine training rows in ten reach 0.89, 0.68 and 0.52 times as
+/// far where the share is 0.2-0.4, 0.4-0.6 and 0.6-0.8 as below 0.2 (means of logarithms over 24, 22 and 12 classes); this
+/// says 0.88, 0.75 and 0.58. No narrower beyond a share of 0.9: that another card reaches its roofline is itself taken over
+/// (above 0.8 five classes reach 0.85 of what they do at 0.6-0.8).
+double unknown_share(double roofline_share);
+
+/// The ends of a band for one prediction.
+struct BandEnds {
+  double low = 0, high = 0;
+};
+
 /// Where a machine's bands come from. `never`: of kernels that were measured on no card, or in no such format: those of
 /// another generation, nowhere narrower than their kind's, half as wide again: a further kernel on a further card.
 enum class BandSection { own_card, near, far, never };
@@ -69,6 +84,9 @@ class BandTable {
   /// Never null; a band of 0 rows is a factor of e^0.5 either way, where nothing of the kind was ever measured. It
   /// lives in the table.
   const Band& find(KernelSet kernels, std::size_t band_class, Seconds predicted, Bound bound) const;
+  /// Of find()'s band: what is of another generation narrowed by unknown_share(), never below what is of the same or of
+  /// the kernels themselves.
+  BandEnds ends(KernelSet kernels, std::size_t band_class, Seconds predicted, Bound bound, double roofline_share) const;
   const BandCorrelation& correlation(KernelSet kernels) const;
 
  private:
@@ -79,8 +97,11 @@ class BandTable {
   void fill_transfers(const std::map<std::string, Band>& found, const std::string& distance, const std::string& other);
   void widen(Cells& cells, const Cells& by);
   void widen_to_never(Cells& cells);
+  void scale(Cells& cells, double by);
+  static std::size_t place_of(std::size_t band_class, Seconds predicted, Bound bound);
   std::vector<Band> bands_;
   Cells own_, library_;
+  Cells own_near_, library_near_;  // the part of each that is of no other generation; empty where all of it is
   BandCorrelation own_correlation_, library_correlation_;
 };
 

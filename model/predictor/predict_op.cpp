@@ -40,22 +40,24 @@ void set_limiter(OpPrediction& out) {
 
 /// Residuals of other cards, or of kernels in another number format, say how far a prediction is off; whether what they
 /// have in common carries over, nobody has measured. So the band holds them as they are and about their median.
-BandRange carried_over(const Band& band) {
-  return {std::min(band.low, band.low - band.middle), 0, std::max(band.high, band.high - band.middle)};
+BandRange carried_over(const BandEnds& ends, double middle) {
+  return {std::min(ends.low, ends.low - middle), 0, std::max(ends.high, ends.high - middle)};
 }
 
 /// The band of kernels that were measured on the card as it was: of their own rows, widened towards that of a card of the
 /// same generation the further its numbers were changed. What errs before errs after too, so that it is never narrower.
 BandRange range_of(const OpPrediction& out, const MachineParts& parts, const Band& band) {
   const Origin& origin = *parts.origin;
+  const BandEnds ends =
+      origin.bands(out.provenance).ends(out.band_kernels, out.band_class, out.time, out.bound, out.roofline / out.time);
   if (!parts.changed || out.provenance != Provenance::same_generation ||
       origin.provenance(false) != Provenance::measured) {
-    if (out.provenance != Provenance::measured) return carried_over(band);
-    return {band.low, band.middle, band.high};
+    if (out.provenance != Provenance::measured) return carried_over(ends, band.middle);
+    return {ends.low, band.middle, ends.high};
   }
   const Band& before = origin.bands(Provenance::measured).find(out.band_kernels, out.band_class, out.time, out.bound);
-  return {before.low + parts.distance * std::min(0.0, band.low - before.low), before.middle,
-          before.high + parts.distance * std::max(0.0, band.high - before.high)};
+  return {before.low + parts.distance * std::min(0.0, ends.low - before.low), before.middle,
+          before.high + parts.distance * std::max(0.0, ends.high - before.high)};
 }
 
 /// Residuals that are all on one side do not put the prediction outside its own band, nor do any put it below what no

@@ -217,6 +217,29 @@ TEST(BandTable, WhatWasNeverMeasuredIsAsWideAsItsKind) {
   EXPECT_DOUBLE_EQ(high(BandSection::never), 0.4 * 1.5);
 }
 
+/// The data sheet's part of a time is known on a card of another generation, what was measured near it as well.
+TEST(BandTable, AnotherGenerationIsNarrowerWhereTheRooflineTakesTheTime) {
+  EXPECT_DOUBLE_EQ(unknown_share(0), 1);
+  EXPECT_DOUBLE_EQ(unknown_share(0.75), 0.5);
+  EXPECT_DOUBLE_EQ(unknown_share(2), unknown_share(0.95));
+  Calibration c = with_bands({{"own.gemm.large", Band{-0.01, 0.25, 2}}});
+  c.transfer_bands["far.library.gemm.large"] = Band{-0.4, 0.4, 3};
+  const auto high = [&](BandSection section, double share, KernelSet kernels = KernelSet::library) {
+    const BandEnds ends =
+        BandTable(c, section).ends(kernels, band_class_of_name("gemm"), 1.0 * units::ms, Bound::memory, share);
+    if (kernels == KernelSet::library) EXPECT_EQ(ends.low, -ends.high);
+    return ends.high;
+  };
+  EXPECT_DOUBLE_EQ(high(BandSection::far, 0), 0.4);
+  EXPECT_DOUBLE_EQ(high(BandSection::far, 0.75), 0.2);
+  EXPECT_DOUBLE_EQ(high(BandSection::never, 0.75), 0.3);
+  EXPECT_DOUBLE_EQ(high(BandSection::far, 0.75, KernelSet::own), 0.25);  // its own rows say that much
+  c.transfer_bands["near.library.gemm.large"] = Band{-0.3, 0.3, 3};
+  EXPECT_DOUBLE_EQ(high(BandSection::near, 0.75), 0.3);
+  EXPECT_DOUBLE_EQ(high(BandSection::far, 0.5), 0.3);
+  EXPECT_DOUBLE_EQ(high(BandSection::far, 0), 0.4);
+}
+
 /// H100 and H200 are near to each other, not to an A100: it has no measured card beside it.
 TEST(BandTable, NothingIsOfTheA100sGenerationButItself) {
   for (const auto& [name, formats] : load_calibration("a100_sxm", "").measured) {

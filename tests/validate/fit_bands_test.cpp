@@ -335,6 +335,22 @@ TEST(LeftOutCoverage, JudgesACardByTheOthers) {
   EXPECT_TRUE(left_out_coverage(rows, rows, BandSection::far).empty());
 }
 
+/// Of another generation half of what a row errs by is a whole one's where the roofline takes three quarters of its time; its
+/// band is narrowed again by as much.
+TEST(LeftOutCoverage, ScalesAnotherGenerationByWhatTheRooflineLeaves) {
+  const auto half_width = [](double value, double share, BandSection section) {
+    std::vector<BandResidual> rows = rows_of_card("gemm", "a", value, 20);
+    append(rows, rows_of_card("gemm", "b", value, 20));
+    for (BandResidual& r : rows) {
+      r.section = section;
+      r.roofline_share = share;
+    }
+    return left_out_coverage(rows, rows, section).at(0).half_widths.front();
+  };
+  EXPECT_NEAR(half_width(0.1, 0.75, BandSection::far), half_width(0.2, 0, BandSection::far) / 2, 1e-4);
+  EXPECT_NEAR(half_width(0.1, 0.75, BandSection::near), half_width(0.1, 0, BandSection::near), 1e-4);
+}
+
 /// What one card alone ran says nothing of a card that is left out where the scalars were fitted to those very rows;
 /// where they were not, it has the band of what was never measured.
 TEST(LeftOutCoverage, RowsThatScalarsWereFittedToAreLeftOutOfNothing) {

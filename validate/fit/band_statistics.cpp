@@ -166,8 +166,12 @@ struct MeanProduct {
 
 }  // namespace
 
+double in_units_of_band(const BandResidual& r) {
+  return r.section == BandSection::far ? r.value / unknown_share(r.roofline_share) : r.value;
+}
+
 void BandCell::add(const BandResidual& r) {
-  values.push_back(r.value);
+  values.push_back(in_units_of_band(r));
   stacks.push_back(r.stack);
   groups.push_back(r.group);
   in_sample += r.in_sample && !band_class_is_unfitted(r.band_class) ? 1 : 0;
@@ -258,7 +262,7 @@ BandCorrelation correlation_of(const std::vector<BandResidual>& residuals, const
   for (const BandResidual& r : residuals) {
     if (r.kernels != kernels || r.section != section) continue;
     const Band& band = band_for(r, bands);
-    const double off = r.value - band.middle;
+    const double off = in_units_of_band(r) - band.middle;
     const double width = off < 0 ? band.middle - band.low : band.high - band.middle;
     const double z = width > 0 ? std::clamp(off / width, -kMost, kMost) : 0;
     contexts[r.context].add(r.band_class, z);

@@ -33,6 +33,7 @@ struct PricedRow {
   Bound bound = Bound::latency;
   std::string_view family;
   KernelSet kernels = KernelSet::library;
+  double roofline_share = 0;
 };
 
 /// Prices rows of any card with one calibration, as if other cards had none of their own.
@@ -83,7 +84,8 @@ class Pricer {
     } catch (const Error&) {
       return {};
     }
-    return {time, scratch.band_class, scratch.bound, scratch.family, scratch.band_kernels};
+    return {time,           scratch.band_class,   scratch.bound,
+            scratch.family, scratch.band_kernels, scratch.roofline / scratch.time};
   }
 
   const std::vector<BandRow>& rows_;
@@ -127,6 +129,7 @@ BandResidual residual_of(const BandRow& row, const PricedRow& priced, BandSectio
   r.size = band_size(priced.time);
   r.bound = priced.bound;
   r.value = std::log(row.measured.time / priced.time);
+  r.roofline_share = priced.roofline_share;
   r.stack = row.gpu + "|" + row.measured.origin.stack;
   r.group = std::string(op_name(row.measured.what.op)) + " " + shape_group(row.measured.what.op);
   r.context = context_of(row);

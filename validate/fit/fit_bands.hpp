@@ -40,6 +40,7 @@ struct BandResidual {
   std::size_t band_class = 0, size = 0;
   Bound bound = Bound::latency;
   double value = 0;
+  double roofline_share = 0;     ///< of the predicted time
   std::string format;            ///< of numbers: "bf16", "w4a16"
   std::string stack;             ///< who measured; those with enough rows count equally
   std::string group;             ///< operator and shape without what varies from call to call: rows of one err alike
@@ -47,6 +48,10 @@ struct BandResidual {
   bool in_sample = false;  ///< by scalars of another card's file that were fitted to this card's rows (fitted_on())
   std::string context;     ///< what a step's operators have in common: card, stack, clock, cache state, tokens
 };
+
+/// In units of its band: what another generation's band is narrowed by where the roofline says part of the time, a
+/// residual is widened by.
+double in_units_of_band(const BandResidual& r);
 
 struct BandFitOptions {
   int folds = 5;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -143,13 +144,13 @@ void add_in_sample(const UnitCells& cells, const UnitCells& transfers, const Sca
 /// On one chip kernels and scalars are the same, and so is most of the error: the class knows far more of it than its
 /// kind does. Another generation is rarely more than one further draw of a class (most kernels are on file for two
 /// generations), whose reach says little of the next one's: there the kind counts as three cards, beside a kind all
-/// kernels as half of one, and all of the error is the card's. Chosen on training rows by leaving out cards and
+/// kernels as half of one, and half of the error is the card's. Chosen on training rows by leaving out cards and
 /// generations (docs/calibration/bands.md).
 struct Pooling {
   double kind, all, own_share;
 };
 Pooling pooling_of(BandSection section) {
-  return section == BandSection::near ? Pooling{0.1, 0, 0.15} : Pooling{3, 0.5, 1};
+  return section == BandSection::near ? Pooling{0.1, 0, 0.15} : Pooling{3, 0.5, 0.5};
 }
 
 /// As far to either side, as written to a file: rounded outwards.
@@ -253,10 +254,13 @@ class LeftOutBands {
     never_ = BandTable(calibration, BandSection::never);
   }
   bool knows(const BandResidual& r) const { return known_.count(r.band_class) > 0; }
-  const Band& find(const BandResidual& r) const {
+  /// Empty where no other pair of cards ran anything like it.
+  std::optional<BandEnds> find(const BandResidual& r) const {
     constexpr std::array<double, 3> kMicroseconds{5, 50, 500};  // of each size
     const BandTable& table = knows(r) ? there_ : never_;
-    return table.find(KernelSet::library, r.band_class, kMicroseconds[r.size] * units::us, r.bound);
+    const Seconds time = kMicroseconds[r.size] * units::us;
+    if (table.find(KernelSet::library, r.band_class, time, r.bound).rows == 0) return std::nullopt;
+    return table.ends(KernelSet::library, r.band_class, time, r.bound, r.roofline_share);
   }
 
  private:
@@ -281,9 +285,9 @@ std::vector<DistanceCoverage> left_out_coverage(const std::vector<BandResidual>&
     const LeftOutBands bands(others, section);
     for (const BandResidual* r : rows) {
       if (r->in_sample && !bands.knows(*r)) continue;
-      const Band& band = bands.find(*r);
-      if (band.rows == 0) continue;  // no other pair of cards ran anything like it
-      classes[r->band_class].add((band.high - band.low) / 2, band.low <= r->value && r->value <= band.high);
+      const std::optional<BandEnds> band = bands.find(*r);
+      if (!band) continue;
+      classes[r->band_class].add((band->high - band->low) / 2, band->low <= r->value && r->value <= band->high);
     }
   }
   std::vector<DistanceCoverage> out;
