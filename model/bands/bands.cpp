@@ -235,12 +235,13 @@ void BandTable::fill_transfers(const std::map<std::string, Band>& found, const s
   Cells others;
   const std::vector<bool> here = fill(found, distance + "library.", library_);
   const std::vector<bool> there = fill(found, other + "library.", others);
+  library_near_ = library_;
   for (std::size_t i = 0; i < others.size(); ++i) {
+    if (distance == "far.") library_near_[i] = there[i] ? others[i] : 0;
     const Band &known = bands_[library_[i]], &of_other = bands_[others[i]];
     const bool less = distance == "far." && (of_other.low < known.low || of_other.high > known.high);
     if (!there[i] || (here[i] && !less)) others[i] = 0;  // nothing to add
   }
-  library_near_ = distance == "near." ? library_ : others;
   widen(library_, others);
 }
 
