@@ -52,8 +52,8 @@ TEST(Provenance, TheBandFollowsIt) {
   const Machine h200 = card("h200_sxm", "trt-llm");
   const OpPrediction p = predict(gemm("w4a16"), h200);
   const BandTable never(h200.calibration(), BandSection::never);
-  const Band& band = never.find(KernelSet::library, p.band_class, p.time, p.bound);
-  EXPECT_EQ(p.band_range.low, std::min(band.low, band.low - band.middle));
+  const BandEnds ends = never.ends(KernelSet::library, p.band_class, p.time, p.bound, p.roofline / p.time);
+  EXPECT_EQ(p.band_range.low, ends.low);
   EXPECT_GT(std::log(p.high / p.low), std::log(predict(gemm("bf16"), h200).high / predict(gemm("bf16"), h200).low));
 }
 
