@@ -176,7 +176,10 @@ std::size_t band_size(Seconds time) {
   return time < 100.0 * units::us ? 1 : 2;
 }
 
-double unknown_share(double roofline_share) { return std::sqrt(std::max(0.1, 1 - std::max(0.0, roofline_share))); }
+double unknown_share(double roofline_share) {
+  constexpr double kClaimed = 0.8;
+  return roofline_share < kClaimed ? std::sqrt(1 - std::max(0.0, roofline_share)) : 1;
+}
 
 std::string_view band_class_name(std::size_t number) { return classes()[number].name; }
 std::size_t band_class_count() { return classes().size(); }
