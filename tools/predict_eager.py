@@ -206,6 +206,9 @@ def host_of(record):
 def compare(args):
     everything = []
     for steps in args.steps:
+        own = re.sub(r"steps([^/]*)\.jsonl$", r"models\1.json", steps)
+        if os.path.exists(own):  # files differ in what they call by one name
+            trace_training_models.add_models(own)
         records = [r for r in lines_of(steps) if "wall_us" in r]
         wanted = args.traces or glob.glob(re.sub(r"steps([^/]*)\.jsonl$", r"traces\1.jsonl.gz", steps))
         traces = {key_of(r): r for path in wanted for r in lines_of(path)}
