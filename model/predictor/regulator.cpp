@@ -24,7 +24,7 @@ class PhaseAtClock {
       piece.exponent = std::max(std::log(phase.power[i + 1] / phase.power[i]) / std::log(lower / upper), 0.0);
       piece.power = phase.power[i] / run.aim * std::pow(upper, -piece.exponent);
       piece.slope = (phase.time[i + 1] - phase.time[i]).in(units::s) / (1 / lower - 1 / upper);
-      piece.time = phase.time[i].in(units::s) - piece.slope / upper;
+      piece.time = phase.time[i].in(units::s)-piece.slope / upper;
     }
   }
   double power(double share) const { return at(share).power * std::pow(share, at(share).exponent); }
@@ -88,7 +88,8 @@ void clocks_of_phases(std::span<const RegulatedPhase> phases, const RegulatedRun
       std::size_t end = i;
       while (end < phases.size() && phases[end].repeats == phases[i].repeats) ++end;
       const std::int64_t turns = phases[i].repeats ? followed : 1;
-      std::fill(shares.begin() + static_cast<std::ptrdiff_t>(i), shares.begin() + static_cast<std::ptrdiff_t>(end), 0.0);
+      std::fill(shares.begin() + static_cast<std::ptrdiff_t>(i), shares.begin() + static_cast<std::ptrdiff_t>(end),
+                0.0);
       for (std::int64_t turn = 0; turn < turns; ++turn) {
         const auto alike = static_cast<double>(turn + 1 < turns || !phases[i].repeats ? 1 : run.repeats - turn);
         const double all = phases[i].repeats ? static_cast<double>(run.repeats) : 1;

@@ -33,7 +33,7 @@ struct RegulatedPhase {
 struct RegulatedRun {
   double pace = 0;  ///< PowerScalars::regulator_pace
   Watts aim;
-  double top = 1;  ///< the share of the boost clock that is not exceeded
+  double top = 1;                              ///< the share of the boost clock that is not exceeded
   std::array<double, 3> shares{1, 0.85, 0.7};  ///< falling
   std::int64_t repeats = 1;
 };
@@ -41,6 +41,7 @@ struct RegulatedRun {
 /// The mean share of the boost clock of each phase, of a run that is repeated without an end. `start`: the share at which
 /// the first run begins. Between two shares power is taken as a power of the clock, time as a straight line over its inverse;
 /// below the last of them as between the last two.
-void clocks_of_phases(std::span<const RegulatedPhase> phases, const RegulatedRun& run, double start, std::vector<double>& shares);
+void clocks_of_phases(std::span<const RegulatedPhase> phases, const RegulatedRun& run, double start,
+                      std::vector<double>& shares);
 
 }  // namespace plumbline

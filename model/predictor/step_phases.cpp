@@ -17,7 +17,9 @@ RunEnergy& operator+=(RunEnergy& sum, const RunEnergy& other) {
 }  // namespace
 
 StepPhases::StepPhases(const StepPrediction& step, const Rates& m, const std::vector<RunEnergy>& energies)
-    : m_(m), aim_(m.power->regulator_aim * m.power_cap), turns_(std::max<std::int64_t>(1, step.graph.pipeline.turns())) {
+    : m_(m),
+      aim_(m.power->regulator_aim * m.power_cap),
+      turns_(std::max<std::int64_t>(1, step.graph.pipeline.turns())) {
   const Segment* before = nullptr;
   Pass pass_before = Pass::forward;
   Seconds passes;
