@@ -7,12 +7,10 @@ namespace plumbline {
 namespace {
 
 /// Repeats that are followed one by one; those behind them are taken to be as the last of them.
-constexpr std::int64_t kMostRepeats = 8;
+constexpr std::int64_t kMostRepeats = 4;
 constexpr int kMostRuns = 8;
-/// Steps into which a phase is cut, short beside the tens of ms that the clock takes; behind the last of them it stays as it
-/// is.
-constexpr int kMostSteps = 96;
-constexpr Seconds kStep = 5.0 * units::ms;
+/// Steps into which a phase is cut: in each, power is a straight line over the clock.
+constexpr int kSteps = 4;
 
 /// A phase at any share of the boost clock, in terms of the aim and in seconds.
 class PhaseAtClock {
@@ -27,7 +25,15 @@ class PhaseAtClock {
       piece.time = phase.time[i].in(units::s)-piece.slope / upper;
     }
   }
-  double power(double share) const { return at(share).power * std::pow(share, at(share).exponent); }
+  /// power / aim - 1, and how it grows with the share.
+  struct Off {
+    double value, slope;
+  };
+  Off off(double share) const {
+    const Piece& piece = at(share);
+    const double power = piece.power * std::pow(share, piece.exponent);
+    return {power - 1, power * piece.exponent / share};
+  }
   double seconds(double share) const { return at(share).time + at(share).slope / share; }
 
  private:
@@ -50,27 +56,30 @@ class Path {
   /// Goes through a phase; its mean share of the boost clock.
   double through(const RegulatedPhase& phase) {
     const PhaseAtClock at(phase, run_);
-    const double cut = std::min(kStep, 0.25 * phase.time[0]).in(units::s);
-    double done = 0, took = 0, shared = 0;
-    for (int i = 0; i < kMostSteps && done < 1; ++i) {
-      const double pace = 1 / at.seconds(share_);
-      const double step = std::min(cut, (1 - done) / pace);
-      const double before = share_;
-      share_ -= run_.pace * (at.power(share_) - 1) * step;
-      share_ = std::clamp(share_, kLowestClockShare, run_.top);
-      shared += 0.5 * (before + share_) * step;
+    double took = 0, shared = 0;
+    for (int i = 0; i < kSteps; ++i) {
+      const double step = at.seconds(share_) / kSteps;
+      if (step <= 0) return share_;
+      shared += step * relax(at.off(share_), step);
       took += step;
-      done += step * pace;
     }
-    if (done < 1 - 1e-9) {  // by then it is where it stays
-      const double rest = (1 - done) * at.seconds(share_);
-      shared += share_ * rest;
-      took += rest;
-    }
-    return took > 0 ? shared / took : share_;
+    return shared / took;
   }
 
  private:
+  /// Moves the clock for so many seconds; its mean meanwhile.
+  double relax(const PhaseAtClock::Off& off, double seconds) {
+    const double pace = run_.pace * std::max(off.slope, 1e-3);
+    const double goal = share_ - off.value / std::max(off.slope, 1e-3);
+    const double begin = share_;
+    const double end = goal + (begin - goal) * std::exp(-pace * seconds);
+    share_ = std::clamp(end, kLowestClockShare, run_.top);
+    if (end <= run_.top) return std::max(goal + (begin - end) / (pace * seconds), kLowestClockShare);
+    // the top is reached on the way, and held
+    const double until = std::log((begin - goal) / (run_.top - goal)) / pace;
+    return (goal * until + (begin - run_.top) / pace + run_.top * (seconds - until)) / seconds;
+  }
+
   const RegulatedRun& run_;
   double share_;
 };
@@ -97,7 +106,7 @@ void clocks_of_phases(std::span<const RegulatedPhase> phases, const RegulatedRun
       }
       i = end;
     }
-    if (std::abs(path.share() - begins) < 1e-4) break;
+    if (std::abs(path.share() - begins) < 1e-3) break;
   }
 }
 
