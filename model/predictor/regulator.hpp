@@ -7,9 +7,9 @@
 // So where phases are short their mean power meets the aim; where they are long each does that could exceed it: one relaxes
 // to its own clock, another is back at the boost clock after some tens of ms, and what it draws less than the aim is lost
 // from then on. One pace gives the time of a product of 8192^3 at the cap beside pauses and beside sums of columns, over
-// periods of 20 ms to 4 s on three H200 (data/measurements/h200/pytorch/cap_pauses.csv, cap_phases.csv, cap_thirds.csv): 22 of
-// them to 1.1 % rms, their mean powers to 2.9. Not in it: at periods of 60 to 100 ms the mean stays 2 to 5 % below the aim.
-// No other board was measured.
+// periods of 20 ms to 4 s on three H200 (data/measurements/h200/pytorch/cap_pauses.csv, cap_phases.csv, cap_thirds.csv;
+// tools/fit_regulator.py): 22 of them to 1.4 % rms, their mean powers to 2.8. Not in it: at periods of 60 to 100 ms the mean
+// stays 2 to 5 % below the aim. No other board was measured.
 #pragma once
 
 #include <array>
