@@ -111,9 +111,9 @@ TEST(Training, ReplicasRunAtTheSlowestCardsClock) {
     w.parallel.data = replicas;
     const StepPrediction slowest = price(w), mean = predict(small(), w, machine, RunOptions{Runtime::stream});
     ASSERT_TRUE(mean.power_limited) << replicas;
-    // between the third and the whole of what the chip takes more
+    // between three tenths and the whole of what the chip takes more: phases far below the cap are at one clock on all cards
     const double slower = mean.clock / slowest.clock - 1;
-    EXPECT_GE(slower, deviations * spread / 3) << replicas;
+    EXPECT_GE(slower, 0.3 * deviations * spread) << replicas;
     EXPECT_LE(slower, deviations * spread) << replicas;
     EXPECT_GE(slowest.latency, mean.latency) << replicas;
     EXPECT_LE(*slowest.power, *mean.power) << replicas;
