@@ -47,7 +47,7 @@ GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const F
   }
   const gemm::Context c(t, m, families[family], families[cublas::kReduce], path,
                         by_tma ? gemm::row_starts(t) : gemm::RowStarts{});
-  if (t.math == DType::tf32 && t.by_mma_sync) return cublas::plan_small_tf32(c, cache);
+  if (t.by_mma_sync && cublas::runs_as_small_tf32(t, c.rates)) return cublas::plan_small_tf32(c, cache);
   if (family == cublas::kXmma) return cublas::plan_xmma(c, cache);
   if (family == cublas::kSparse) return cublas::plan_sparse(c, cache);
   return by_tma ? cublas::plan_nvjet(c, cache) : cublas::plan_cp_async(c, cache);
