@@ -21,6 +21,11 @@ std::uint64_t hash_of(const Op& op, double held) {
 
 }  // namespace
 
+SameOperators::SameOperators(const StepPrediction& step) : step_(step) {
+  const std::size_t nodes = step.graph.nodes.size();
+  if (nodes > kFew) places_.resize(std::bit_ceil(2 * nodes));
+}
+
 bool SameOperators::same(std::size_t i, std::size_t other) const {
   const Op& a = step_.graph.nodes[i].op;
   const Op& b = step_.graph.nodes[other].op;
@@ -29,17 +34,19 @@ bool SameOperators::same(std::size_t i, std::size_t other) const {
 }
 
 std::size_t SameOperators::first(std::size_t i) {
-  if (!many_) {
+  if (places_.empty()) {
     for (std::size_t j = 0; j < i; ++j) {
       if (same(i, j)) return j;
     }
     return i;
   }
-  std::vector<std::size_t>& alike = firsts_[hash_of(step_.graph.nodes[i].op, step_.nodes[i].held)];
-  for (const std::size_t j : alike) {
-    if (same(i, j)) return j;
+  const std::uint64_t hash = hash_of(step_.graph.nodes[i].op, step_.nodes[i].held);
+  const std::size_t last = places_.size() - 1;  // a power of two less one
+  std::size_t at = static_cast<std::size_t>(hash >> 32U) & last;
+  for (; places_[at].node != SIZE_MAX; at = (at + 1) & last) {
+    if (places_[at].hash == hash && same(i, places_[at].node)) return places_[at].node;
   }
-  alike.push_back(i);
+  places_[at] = {hash, i};
   return i;
 }
 

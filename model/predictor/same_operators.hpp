@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "model/predict.hpp"
@@ -12,7 +11,7 @@ namespace plumbline {
 
 class SameOperators {
  public:
-  explicit SameOperators(const StepPrediction& step) : step_(step), many_(step.graph.nodes.size() > kFew) {}
+  explicit SameOperators(const StepPrediction& step);
 
   /// The first node that asks for what node `i` does: `i` when there is none before it. Of the nodes up to `i` it is known
   /// what of their operands is held. To be called for each node in turn.
@@ -23,8 +22,12 @@ class SameOperators {
   bool same(std::size_t i, std::size_t other) const;
 
   const StepPrediction& step_;
-  bool many_;
-  std::unordered_map<std::uint64_t, std::vector<std::size_t>> firsts_;
+  /// A first node by its operator's hash, in the next place that was free; of few nodes none.
+  struct Place {
+    std::uint64_t hash = 0;
+    std::size_t node = SIZE_MAX;
+  };
+  std::vector<Place> places_;
 };
 
 }  // namespace plumbline

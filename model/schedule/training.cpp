@@ -100,13 +100,72 @@ class Layout {
   std::vector<Seconds> ends_;
 };
 
+/// 1F1B of at least as many micro-batches as there are stages, wave by wave: a stage's backward turn of one micro-batch
+/// waits for the wave before alone, its forward turn of the next one for that and for the stage in front. The same maxima
+/// and sums as Layout's, which asks each turn whether it is ready.
+class Waves {
+ public:
+  Waves(std::span<const StagePasses> stages, std::int64_t micro_batches)
+      : micro_batches_(micro_batches),
+        count_(static_cast<std::int64_t>(stages.size())),
+        forward_(stages.size()),
+        backward_(stages.size()),
+        free_(stages.size()),
+        gradient_(stages.size() + 1) {
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      forward_[s] = stages[s].forward;
+      backward_[s] = stages[s].backward;
+    }
+  }
+
+  Seconds run() {
+    for (std::int64_t wave = 0; wave < micro_batches_; ++wave) {
+      backward(std::max<std::int64_t>(0, count_ - wave), count_);
+      forward();
+    }
+    for (std::int64_t wave = micro_batches_; wave < micro_batches_ + count_; ++wave) {
+      backward(0, std::min(count_, micro_batches_ + count_ - wave));
+    }
+    return *std::max_element(free_.begin(), free_.end());
+  }
+
+ private:
+  /// One turn of each of these stages: of a micro-batch whose gradient the stage behind made in the wave before. The last
+  /// stage reads its own forward turn.
+  void backward(std::int64_t first, std::int64_t end) {
+    for (auto s = static_cast<std::size_t>(first); s < static_cast<std::size_t>(end); ++s) {
+      free_[s] = std::max(free_[s], gradient_[s + 1]) + backward_[s];
+      gradient_[s] = free_[s];
+    }
+  }
+
+  void forward() {
+    Seconds before;
+    for (std::size_t s = 0; s < free_.size(); ++s) {
+      free_[s] = std::max(free_[s], before) + forward_[s];
+      before = free_[s];
+    }
+  }
+
+  std::int64_t micro_batches_, count_;
+  std::vector<Seconds> forward_, backward_;
+  std::vector<Seconds> free_;      ///< when a stage's last turn ends
+  std::vector<Seconds> gradient_;  ///< and its last backward turn; of the one behind the last: 0
+};
+
+Seconds taking_turns_time(std::span<const StagePasses> stages, const PipelineOrder& order) {
+  const bool waves = order.schedule == PipelineSchedule::one_f_one_b && order.chunks == 1 &&
+                     order.micro_batches >= static_cast<std::int64_t>(stages.size());
+  return waves ? Waves(stages, order.micro_batches).run() : Layout(stages, order).run();
+}
+
 }  // namespace
 
 Seconds laid_out_time(std::span<const StagePasses> stages, const PipelineOrder& order) {
-  if (order.schedule != PipelineSchedule::zero_bubble) return Layout(stages, order).run();
+  if (order.schedule != PipelineSchedule::zero_bubble) return taking_turns_time(stages, order);
   PipelineOrder taking_turns = order;
   taking_turns.schedule = PipelineSchedule::one_f_one_b;
-  return std::min(zero_bubble_time(stages, order.micro_batches), Layout(stages, taking_turns).run());
+  return std::min(zero_bubble_time(stages, order.micro_batches), taking_turns_time(stages, taking_turns));
 }
 
 Seconds pipeline_time(std::span<const StagePasses> stages, const PipelineOrder& order) {

@@ -184,13 +184,24 @@ std::int64_t times_of(const LaunchRule& rule, const Node& node, const std::vecto
   throw BadInput("launch '" + rule.name + "' of node '" + node.name + "': times: expected 0 to 1000000");
 }
 
-/// Kept with the graph, so that a name lives as long as it does.
-const char* kept_name(Graph& graph, const char* node, const std::string& launch) {
-  if (!graph.names || graph.names.use_count() > 1) {
-    graph.names = graph.names ? std::make_shared<Graph::Names>(*graph.names) : std::make_shared<Graph::Names>();
+/// Names of one graph's launches.
+class KeptNames {
+ public:
+  explicit KeptNames(Graph& graph) : graph_(graph) {}
+
+  /// "node.launch", of a gradient "node.d_launch": kept with the graph, so that a name lives as long as it does.
+  const char* name(const char* node, bool gradient, const std::string& launch) {
+    if (!graph_.names || graph_.names.use_count() > 1) {
+      graph_.names = graph_.names ? std::make_shared<Graph::Names>(*graph_.names) : std::make_shared<Graph::Names>();
+    }
+    text_.assign(node).append(gradient ? ".d_" : ".").append(launch);
+    return graph_.names->insert(text_).first->c_str();
   }
-  return graph.names->insert(std::string(node) + "." + launch).first->c_str();
-}
+
+ private:
+  Graph& graph_;
+  std::string text_;
+};
 
 }  // namespace
 
@@ -203,12 +214,13 @@ std::vector<std::string> expression_names(std::string_view op) {
   return names;
 }
 
-bool NodeRule::is_for(const Node& node, Pass in, const Source& source, bool decode, bool casts) const {
-  constexpr std::string_view kAgain = ".recompute";
-  std::string_view name = node.name;
-  if (node.again && name.ends_with(kAgain)) name.remove_suffix(kAgain.size());
-  return pass == in && (casts || !autocast) && (decode ? in_decode : in_prefill) && op_name(node.op) == op &&
-         listed(nodes, name) && listed(model_types, source.model_type) && listed(activations, source.activation);
+bool NodeRule::is_for(const Source& source, bool decode, bool casts) const {
+  return (casts || !autocast) && (decode ? in_decode : in_prefill) && listed(model_types, source.model_type) &&
+         listed(activations, source.activation);
+}
+
+bool NodeRule::is_for(std::string_view node, std::string_view of, Pass in) const {
+  return pass == in && of == op && listed(nodes, node);
 }
 
 namespace {
@@ -217,9 +229,13 @@ namespace {
 class Rewriting {
  public:
   Rewriting(Graph& graph, const Rewrites& rewrites, const Asked& asked)
-      : graph_(graph), rewrites_(rewrites), asked_(asked) {
+      : graph_(graph), rewrites_(rewrites), asked_(asked), names_(graph) {
     before_.swap(graph.nodes);
     last_of_.resize(before_.size(), -1);
+    for (const NodeRule& rule : rewrites.rules) {
+      const NodeRule::Source source{asked.model_type, asked.activation};
+      if (rule.is_for(source, asked.decode(), asked.autocast)) rules_.push_back(&rule);
+    }
   }
 
   void run() {
@@ -247,14 +263,12 @@ class Rewriting {
     const bool gradient = node.pass == Pass::backward && node.of >= 0 && !node.again;
     const Node& source = gradient ? before_[static_cast<std::size_t>(node.of)] : node;
     const Pass in = node.again ? Pass::forward : node.pass;
-    const auto rule = std::find_if(rewrites_.rules.begin(), rewrites_.rules.end(), [&](const NodeRule& each) {
-      return each.is_for(source, in, {asked_.model_type, asked_.activation}, asked_.decode(), asked_.autocast);
-    });
-    if (node.again && (i >= ending_.behind || (i == ending_.product && rule == rewrites_.rules.end()))) {
+    const NodeRule* rule = rule_of(source, in);
+    if (node.again && (i >= ending_.behind || (i == ending_.product && rule == nullptr))) {
       last_of_[i] = std::max(waits[0], waits[1]);
       return;
     }
-    if (rule == rewrites_.rules.end() || in_parts_) {
+    if (rule == nullptr || in_parts_) {
       graph_.nodes.push_back(node);
       graph_.nodes.back().depends = waits;
       last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;
@@ -265,6 +279,17 @@ class Rewriting {
     const bool done = gradient && i > 0 && before_[i - 1].of == node.of && before_[i - 1].pass == Pass::backward &&
                       !before_[i - 1].again && before_[i - 1].segment == node.segment;
     if (!done) launches(*rule, node, source, waits, i);
+  }
+
+  /// The first that is for the node; null: it runs as it is.
+  const NodeRule* rule_of(const Node& node, Pass in) const {
+    constexpr std::string_view kAgain = ".recompute";
+    std::string_view name = node.name;
+    if (node.again && name.ends_with(kAgain)) name.remove_suffix(kAgain.size());
+    const std::string_view op = op_name(node.op);
+    const auto found =
+        std::find_if(rules_.begin(), rules_.end(), [&](const NodeRule* each) { return each->is_for(name, op, in); });
+    return found == rules_.end() ? nullptr : *found;
   }
 
   void launches(const NodeRule& rule, const Node& node, const Node& source, std::array<int, 2> waits, std::size_t i) {
@@ -281,7 +306,7 @@ class Rewriting {
       Node made = node;
       made.count = node.count * times;
       made.op = launch_of(launch, source, values_);
-      made.name = kept_name(graph_, source.name, (rule.pass == Pass::backward ? "d_" : "") + launch.name);
+      made.name = names_.name(source.name, rule.pass == Pass::backward, launch.name);
       if (launch.op != nullptr) made.role = NodeRole::plain;
       made.launch = true;
       made.in_call = launch.in_call;
@@ -297,6 +322,8 @@ class Rewriting {
   Graph& graph_;
   const Rewrites& rewrites_;
   const Asked& asked_;
+  KeptNames names_;
+  std::vector<const NodeRule*> rules_;  // those of this step and model, in their order
   std::vector<Node> before_;
   std::vector<int> last_of_;  // the launch that a node's followers wait for
   std::vector<double> values_;

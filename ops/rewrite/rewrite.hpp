@@ -93,7 +93,9 @@ struct NodeRule {
   struct Source {
     std::string_view model_type, activation;
   };
-  bool is_for(const Node& node, Pass in, const Source& source, bool decode, bool casts) const;
+  bool is_for(const Source& source, bool decode, bool casts) const;
+  /// Of those, whether it is for a node of this name (without the end of what is computed again) and operator.
+  bool is_for(std::string_view node, std::string_view of, Pass in) const;
 };
 
 /// Names of an operator's expressions: its keys in their order, then those above. Throws BadInput for no operator.

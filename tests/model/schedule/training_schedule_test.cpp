@@ -200,6 +200,56 @@ RC_GTEST_PROP(PipelineTraining, ManyMicroBatchesTakeAsLongAsTheLastOnesOfSome, (
   RC_ASSERT(counted >= (1 - near) * laid_out && counted <= (1 + near) * laid_out);
 }
 
+/// 1F1B as it is defined, turn by turn: when a stage's pass of a micro-batch ends, by what it waits for.
+class TurnByTurn {
+ public:
+  explicit TurnByTurn(const Drawn& d) : stages_(d.stages), parts_(static_cast<std::size_t>(d.order.micro_batches)) {
+    const std::size_t count = stages_.size();
+    forward_.assign(count, std::vector<Seconds>(parts_, kNever));
+    backward_ = forward_;
+  }
+
+  Seconds end() {
+    Seconds last;
+    for (std::size_t s = 0; s < stages_.size(); ++s) last = std::max(last, backward(s, parts_ - 1));
+    return last;
+  }
+
+ private:
+  static constexpr Seconds kNever = -1.0 * units::s;
+
+  std::size_t ahead(std::size_t s) const { return std::min(parts_, stages_.size() - s); }
+
+  Seconds forward(std::size_t s, std::size_t part) {
+    Seconds& known = forward_[s][part];
+    if (known != kNever) return known;
+    const Seconds handed = s > 0 ? forward(s - 1, part) : Seconds{};
+    const Seconds before = part == 0         ? Seconds{}
+                           : part < ahead(s) ? forward(s, part - 1)
+                                             : backward(s, part - ahead(s));
+    return known = std::max(handed, before) + stages_[s].forward;
+  }
+
+  Seconds backward(std::size_t s, std::size_t part) {
+    Seconds& known = backward_[s][part];
+    if (known != kNever) return known;
+    const Seconds handed = s + 1 < stages_.size() ? backward(s + 1, part) : forward(s, part);
+    const std::size_t turn = part + ahead(s) - 1;  // the forward pass that it takes its turn behind
+    const Seconds before = turn < parts_ ? forward(s, turn) : backward(s, part - 1);
+    return known = std::max(handed, before) + stages_[s].backward;
+  }
+
+  std::vector<StagePasses> stages_;
+  std::size_t parts_;
+  std::vector<std::vector<Seconds>> forward_, backward_;
+};
+
+RC_GTEST_PROP(PipelineTraining, TurnsAreTakenAsTheyAreDefined, ()) {
+  Drawn d = drawn();
+  d.order = {PipelineSchedule::one_f_one_b, *rc::gen::inRange(1, 80), 1};
+  RC_ASSERT(laid_out_time(d.stages, d.order) == TurnByTurn(d).end());
+}
+
 RC_GTEST_PROP(PipelineTraining, MoreMicroBatchesTakeLonger, ()) {
   Drawn d = drawn();
   const Seconds some = pipeline_time(d.stages, d.order);
