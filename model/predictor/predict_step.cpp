@@ -214,6 +214,15 @@ Vocabulary vocabulary_of(const Llm& llm, const Workload& workload) {
   return v;
 }
 
+/// Without a head of its own.
+Llm tied(Llm llm) {
+  llm.params -= llm.head_params;
+  llm.active_params -= llm.head_params;
+  llm.head_params = 0;
+  llm.tied_embeddings = true;
+  return llm;
+}
+
 }  // namespace
 
 void predict_step(const Llm& llm, const Workload& workload, const Machine& machine, GemmCache& cache,
@@ -221,6 +230,9 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
   const Stack& stack = machine.stack();
   const bool train = workload.phase == Phase::train, as_it_fuses = workload.fusion == stack.fusion;
   const Rewrites* training = train && as_it_fuses ? stack.training.get() : nullptr;
+  if (training && training->is_tied(llm.model_type) && !llm.tied_embeddings) {
+    return predict_step(tied(llm), workload, machine, cache, options, out);
+  }
   if (train && stack.rewrites && !stack.training && as_it_fuses) {
     throw NotModelled("phase train: stack " + stack.name +
                       ": the launches of its backward pass are not on file; expected --stack megatron, or "

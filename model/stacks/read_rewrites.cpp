@@ -177,7 +177,7 @@ JsonDocument read_named(const JsonValue& value) {
 
 /// The rules of a file, then those of the file that it stands before, whose kernels it may name.
 void read_file_rules(const JsonValue& root, int depth, Kernels& kernels, Rewrites& rewrites) {
-  root.refuse_unknown_keys({"schema", "title", "note", "held", "stops_early", "before", "kernels", "launches"});
+  root.refuse_unknown_keys({"schema", "title", "note", "held", "ties", "stops_early", "before", "kernels", "launches"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Rewrites later;
   Kernels theirs;
@@ -199,6 +199,7 @@ Rewrites parse_rewrites(const JsonValue& root) {
   Rewrites rewrites;
   read_file_rules(root, 1, kernels, rewrites);
   rewrites.held = words_in(root, "held");
+  rewrites.ties = words_in(root, "ties");
   if (root.has("stops_early")) rewrites.stops_early = root.at("stops_early").as_bool();
   return rewrites;
 }

@@ -171,6 +171,15 @@ double stored_views(const LayerSpec& l, const View& v) {
   return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0));
 }
 
+/// Norms of heads that are a kernel of LayerNorm (Persimmon) keep two numbers a head, and of their input, a view of the joined
+/// result, what autocast casts: in place of what a mixer counts of norms that are written out.
+double stored_head_norms(const LayerSpec& l, const View& v) {
+  const auto* attention = l.mixer.as<AttentionSpec>();
+  if (!v.eager() || attention == nullptr || attention->qk_norm == 0 || attention->qk_norm_vectors != 2) return 0;
+  const double heads = d(attention->q_heads + attention->kv_heads) / v.tp(), width = d(attention->qk_dim);
+  return v.tokens * heads * ((v.autocast() ? 4 * width : 0) + 8 - (width * (4 + v.normalized()) + 4));
+}
+
 /// Queries and keys of a product in fp32 are twice as wide (GPT-J, GPT-Neo).
 /// Attention that PyTorch takes apart in fp32 (_scaled_dot_product_attention_math) keeps probabilities, and what its two
 /// products read: scaled queries, and keys and values copied for each query head.
@@ -228,7 +237,8 @@ double stored_layer(const LayerSpec& l, const View& v) {
   double bytes = (l.norms - behind) * stored_norm(l.norm, v) + behind * stored_norm(l.norm, v, true);
   if (v.eager()) bytes += v.tokens * v.element * v.hidden * further_inputs(l, v);
   if (l.mixer) bytes += l.mixer->stored(v.self_load()) + stored_views(l, v) + stored_biased(l, v) + stored_scores(l, v);
-  bytes += stored_inner_dropout(l, v);
+  bytes += stored_head_norms(l, v) + stored_inner_dropout(l, v);
+  if (v.eager() && v.dropout && l.mixer && v.source.keeps_mixed) bytes -= v.tokens * v.hidden;  // a mask that is not made
   if (l.cross) bytes += l.cross->stored(v.cross_load());
   if (l.cross && v.autocast()) bytes += 2 * v.cross_tokens * v.element * v.hidden;  // casts of the encoder's output
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);

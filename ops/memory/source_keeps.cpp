@@ -52,7 +52,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   SourceKeeps keeps;
   keeps.joined_queries = joins_queries(llm);
   keeps.joined_gate = joins_gate(llm);
-  keeps.views = one_of(name, {"phi3", "gpt_neox", "modernbert"});
+  keeps.views = one_of(name, {"phi3", "gpt_neox", "modernbert", "persimmon"});
   keeps.turns_part = one_of(name, {"phi3", "gpt_neox", "phi", "stablelm"});
   keeps.wide_norms = name.starts_with("gemma") || one_of(name, {"vaultgemma", "olmo2", "olmo3", "helium"});
   keeps.wide_centred_norms = one_of(name, {"cohere", "cohere2"});
@@ -71,6 +71,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.caps_scores = name == "gemma2";
   keeps.keeps_all_scores = name == "opt";
   keeps.keeps_embedding = one_of(name, {"opt", "phi"});
+  keeps.keeps_mixed = name == "distilbert";
   keeps.broadcasts_keys = name == "falcon";
   keeps.routes_in_fp32 = one_of(name, {"glm4_moe", "deepseek_v2", "deepseek_v3"});
   return keeps;

@@ -44,6 +44,7 @@ struct SourceKeeps {
   bool biases_scores =
       false;  ///< adds positions to the scores: no fused kernel takes such a bias with its gradient (T5)
   bool keeps_embedding = false;  ///< drops nothing of what is looked up, though it drops elsewhere
+  bool keeps_mixed = false;      ///< adds what attention's output projection makes as it is (DistilBERT)
   /// The keys of a single head are broadcast over those of the queries, which no fused kernel takes (Falcon).
   bool broadcasts_keys = false;
   bool routes_in_fp32 = false;  ///< rows are cast to fp32 before the router multiplies them

@@ -335,6 +335,8 @@ class Rewriting {
 
 bool Rewrites::is_held(std::string_view model_type) const { return listed(held, model_type); }
 
+bool Rewrites::is_tied(std::string_view model_type) const { return !ties.empty() && listed(ties, model_type); }
+
 bool Rewrites::casts_of(std::string_view model_type) const {
   return std::any_of(rules.begin(), rules.end(), [&](const NodeRule& rule) {
     return rule.autocast && rule.op == "gemm" && listed(rule.model_types, model_type);

@@ -106,11 +106,14 @@ struct Rewrites {
   std::vector<NodeRule> rules;
   /// Families whose whole lists were held against what ran; empty: nobody says.
   std::vector<std::string> held = {};
+  /// Families whose classes share the head with the embedding, whatever their configs say.
+  std::vector<std::string> ties = {};
   /// A layer that is computed again ends where the backward pass has all that it reads: additions behind its last product
   /// keep nothing, and the product itself has kept its operands before it runs (early stop of torch.utils.checkpoint).
   bool stops_early = false;
   bool empty() const { return rules.empty(); }
   bool is_held(std::string_view model_type) const;
+  bool is_tied(std::string_view model_type) const;
   /// Whether products of such a family have casts of their own under autocast.
   bool casts_of(std::string_view model_type) const;
 };
