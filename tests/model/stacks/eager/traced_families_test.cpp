@@ -1,0 +1,88 @@
+// Families whose lists of launches had been read off sources, as an H200 then ran them (data/measurements/h200/pytorch_training,
+// families.ninth and two.sixteenth): what their classes do otherwise than the families they are like.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "model/machines.hpp"
+#include "model/predict.hpp"
+#include "ops/memory/memory.hpp"
+#include "tests/support/eager_training.hpp"
+
+namespace plumbline::traced_families_test {
+namespace {
+
+using testing_support::executions;
+using testing_support::training;
+
+const Machine& h200() {
+  static const Machine machine = machines().get({"h200_sxm", MachineOptions{"hf-sdpa"}});
+  return machine;
+}
+
+Llm distilbert() {
+  return parse_llm(R"({"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "activation": "gelu",
+    "attention_dropout": 0.1, "dropout": 0.1, "dim": 768, "hidden_dim": 3072, "n_heads": 12, "n_layers": 6,
+    "vocab_size": 30522, "max_position_embeddings": 512, "sinusoidal_pos_embds": false})",
+                   "", "distilbert-base");
+}
+
+StepPrediction iteration(const Llm& llm, const Workload& w) {
+  return predict(llm, w, h200(), RunOptions{Runtime::eager});
+}
+
+/// Seven native_dropout were traced: one behind the embedding and one a layer; two tables were looked up.
+TEST(TracedFamilies, DistilBertHasNoTypesAndKeepsWhatAttentionMakes) {
+  Workload w = training(64, 512);
+  w.training.optimizer = Optimizer::adamw_fused;
+  const StepPrediction step = iteration(distilbert(), w);
+  const auto count = executions(step);
+  EXPECT_EQ(count.count("attn_out_dropout.drop"), 0U);
+  EXPECT_EQ(count.count("attn_out_dropout.d_mask"), 0U);
+  EXPECT_EQ(count.at("ffn_dropout.drop"), 6);
+  EXPECT_EQ(count.at("embedding.drop"), 1);
+  EXPECT_EQ(count.count("embedding.types"), 0U);
+  EXPECT_EQ(count.count("embedding.d_types_scatter"), 0U);
+  EXPECT_EQ(count.at("embedding.d_words_sort_pass"), 8);
+  const double peak = 11753608704;
+  EXPECT_NEAR(step.graph.memory.total().in(units::B) / peak, 1, 0.002);
+}
+
+/// 32768 keys are dealt to eight CTAs: 5.4 us a pass, as 4608 keys take 3.5 to 5.7; 9.2 are priced, of one CTA 31.5.
+TEST(TracedFamilies, ASortOfManyRowsIsDealtToSeveralCtas) {
+  const StepPrediction step = iteration(distilbert(), training(64, 512));
+  for (const NodePrediction& n : step.nodes) {
+    if (std::string(n.node->name) != "embedding.d_words_sort_pass") continue;
+    EXPECT_NEAR(n.op.time.in(units::us), 5.4, 5);
+  }
+}
+
+/// transformers 5.17 ties the head of T5's kin whatever the config says; the model as published has one of its own.
+TEST(TracedFamilies, TheHeadOfT5sKinIsTied) {
+  const Llm mt5 = parse_llm(R"({"model_type": "mt5", "architectures": ["MT5ForConditionalGeneration"], "d_ff": 2048,
+    "d_kv": 64, "d_model": 768, "dropout_rate": 0.1, "feed_forward_proj": "gated-gelu", "is_encoder_decoder": true,
+    "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12, "relative_attention_num_buckets": 32,
+    "tie_word_embeddings": false, "vocab_size": 250112})",
+                            "", "mt5-base");
+  EXPECT_EQ(mt5.params, 582401280);
+  const StepPrediction step = iteration(mt5, training(16, 512));
+  EXPECT_EQ(step.graph.memory.weights.in(units::B), 2 * (582401280 - 250112.0 * 768));
+  EXPECT_EQ(executions(step).at("embedding.d_add_to_head"), 2) << "what both stacks look up";
+  EXPECT_NEAR(step.graph.memory.total().in(units::B) / 38685712896, 1, 0.002);
+}
+
+/// Beside weights, their gradients of the micro-batch before, moments, buckets and workspaces an iteration of three layers held
+/// 10.43 GB at its peak: the norms of heads keep two numbers a head, and their rows are views of the joined product's.
+TEST(TracedFamilies, PersimmonsNormsOfHeadsKeepNumbersAlone) {
+  Llm llm = parse_llm(R"({"model_type": "persimmon", "architectures": ["PersimmonForCausalLM"], "hidden_size": 4096,
+    "intermediate_size": 16384, "num_hidden_layers": 3, "num_attention_heads": 64, "vocab_size": 65536,
+    "hidden_act": "relu2", "qk_layernorm": true, "partial_rotary_factor": 0.5, "attention_dropout": 0.0,
+    "hidden_dropout": 0.0, "max_position_embeddings": 8192, "tie_word_embeddings": false})",
+                      "", "persimmon-8b");
+  Workload w = training(8, 1024);
+  train_eagerly(w);
+  EXPECT_NEAR(memory_need(llm, w).activations.in(units::B) / 10433924608, 1, 0.001);
+}
+
+}  // namespace
+}  // namespace plumbline::traced_families_test
