@@ -207,6 +207,9 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
   for (const char* stack : {"torch", "flash-attention", "infersim"}) {
     if (row.origin.stack.rfind(stack, 0) == 0) choice.attention = "flash_attention";
   }
+  // kernel_benchmark/flashinfer_mha_decode.py; its prompts are fa3_mha_prefill.py's
+  const bool decodes = op_name(row.what.op) == "attention_decode";
+  if (decodes && row.origin.stack.rfind("infersim", 0) == 0) choice.attention = "flashinfer";
   return choice;
 }
 

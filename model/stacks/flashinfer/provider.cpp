@@ -1,13 +1,18 @@
 // FlashInfer as SGLang calls it: prefill by FlashAttention's algorithm in the same tiles; decode by a kernel of ordinary
 // lanes where a KV head has few query heads, else by tensor units with its query heads packed. Its planner is the
-// published sources' (include/flashinfer/attention/scheduler.cuh and decode.cuh, 2026). Nobody's measurements of it are
-// on file: FlashAttention's scalars stand in, which says nothing of how well its inner loops are written. vLLM calls it for
-// caches of 8 bits where FlashAttention has no kernels for them.
+// published sources' (include/flashinfer/attention/scheduler.cuh and decode.cuh, 2026). Of its measurements decode on an
+// H800 by tensor units is on file (InferSim), and gave the merge's clocks alone: FlashAttention's scalars stand in, which says
+// nothing of how well its other loops are written. vLLM calls it for caches of 8 bits where FlashAttention has no kernels
+// for them.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "model/stacks/common/deal_in_order.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
+#include "model/stacks/common/shared_sms.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
+#include "model/stacks/flash_attention/second.hpp"
 #include "model/stacks/provider.hpp"
 
 namespace plumbline {
@@ -21,11 +26,11 @@ constexpr auto kPrefillClasses = std::to_array<BandClass>({{Variant::usual, "fla
 constexpr auto kDecodeClasses = std::to_array<BandClass>({{Variant::usual, "flashinfer_decode", false}});
 
 /// Behind those that FlashAttention has too: prompts on mma.sync, whose scalars are FA2's; and the launch that writes a new
-/// token to the cache before decode, vLLM's.
-constexpr std::size_t kPrefillMma = kFamilies, kCacheWrite = kFamilies + 1;
+/// token to the cache before decode, vLLM's; what a step of FA2 leaves of units that could work side by side.
+constexpr std::size_t kPrefillMma = kFamilies, kCacheWrite = kFamilies + 1, kSecondSteps = kFamilies + 2;
 
 /// In the order of FlashAttention's families, whose planner prices prefill.
-constexpr std::array<FamilyDeclaration, kFamilies + 2> kDeclared{
+constexpr std::array<FamilyDeclaration, kFamilies + 3> kDeclared{
     {{.name = "flashinfer_prefill",
       .op = "attention_prefill",
       .stand_in = "library.flash_prefill",
@@ -48,7 +53,8 @@ constexpr std::array<FamilyDeclaration, kFamilies + 2> kDeclared{
       .carry = {.fixed_in_cycles = true},
       .kind = "prompts",
       .classes = kPrefillClasses},
-     {.name = "flash_cache_write", .op = "attention_prefill", .required = false, .stand_in = "library.flash_append"}}};
+     {.name = "flash_cache_write", .op = "attention_prefill", .required = false, .stand_in = "library.flash_append"},
+     {.name = "flash_second", .op = "attention_prefill", .required = false, .carry = {.fixed_in_cycles = true}}}};
 
 constexpr std::array<std::string_view, 2> kOps{"attention_prefill", "attention_decode"};
 
@@ -59,17 +65,31 @@ struct DecodeCut {
   double ctas_per_sm;  ///< that its planner counts on
   double threads;
   bool tensor;
+  double row_warps = 1;  ///< warps that have rows of their own, and read all keys for them
 };
 
 /// SGLang asks for tensor units from 4 query heads a KV head on, and always for 8-bit caches.
 constexpr double kFewestOnTensorUnits = 4;
 
+/// The kernel of prompts by mma.sync, whatever the card has: the wrapper of decode takes "fa2" (flashinfer/decode.py, plan()). Rows
+/// by FA2DetermineCtaTileQ(), four warps that share them from 64 on and keys below; keys by what half of an SM's shared memory
+/// holds beside the rows, and by registers. (prefill.cuh, BatchPrefillWithPagedKVCacheDispatched())
+DecodeCut tensor_cut(const AttentionDecode& s, const DecodeTask& t, const Rates& m) {
+  constexpr double kWarps = 4, kMma = 16, kMostMmas = 8;
+  DecodeCut cut{16, 64, 2, 128, true};
+  if (t.rows > 16) cut.rows = t.rows > 64 && s.qk_dim < 256 ? 128 : 64;
+  cut.row_warps = cut.rows > 16 ? kWarps : 1;
+  const double queries = cut.rows * t.qk_dim * bytes_of(s.dtype), key_warps = kWarps / cut.row_warps;
+  const double unit = kMma * key_warps * t.key_bytes, room = m.gpu.sm.smem.in(units::B);
+  const double half = room >= 2 * (queries + unit) ? room / 2 : room;
+  const double fits = std::min(std::floor((half - queries) / unit), kMostMmas / std::ceil(cut.rows / (kWarps * kMma)));
+  cut.keys = kMma * key_warps * std::exp2(std::floor(std::log2(std::max(1.0, fits))));
+  return cut;
+}
+
 DecodeCut decode_cut(const AttentionDecode& s, const DecodeTask& t, const Rates& m) {
   const double kv_bytes = bytes_of(s.kv_dtype);
-  if (t.rows >= kFewestOnTensorUnits || kv_bytes < 2) {
-    // FA2DetermineCtaTileQ of packed rows; two CTAs an SM
-    return {t.rows > 64 && s.qk_dim < 256 ? 128.0 : t.rows > 16 ? 64.0 : 16.0, 64, 2, 128, true};
-  }
+  if (t.rows >= kFewestOnTensorUnits || kv_bytes < 2) return tensor_cut(s, t, m);
   // 16 bytes a thread, 128 threads at least; one query head walks four keys a thread
   const double lanes = t.qk_dim / std::max(16 / kv_bytes, t.qk_dim / 32);
   const double threads = std::max(128.0, lanes * t.rows);
@@ -79,6 +99,35 @@ DecodeCut decode_cut(const AttentionDecode& s, const DecodeTask& t, const Rates&
   const double resident =
       std::floor(std::min(m.gpu.sm.smem.in(units::B) / ring, static_cast<double>(m.gpu.sm.threads) / threads));
   return {t.rows, keys, std::max(1.0, resident), threads, false};
+}
+
+/// What a step of the kernel by mma.sync takes an SM that has as many CTAs as the planner counts on.
+SmShare share_of(const DecodeCut& cut, const DecodeTask& t, DType type, const Rates& m, const FamilyScalars& steps) {
+  const double scores = cut.rows * cut.keys, width = t.qk_dim + t.v_dim;
+  flash_attention::SecondStep step;
+  step.products = 2 * scores * width / flash_attention::second_flop_per_clk(type, m);
+  step.softmax = flash_attention::softmax_clk(scores, cut.rows * t.v_dim, m);
+  const double read = cut.rows * t.qk_dim + cut.row_warps * cut.keys * width, filled = cut.keys * width;
+  step.operands = (read + filled) * bytes_of(type) / m.gpu.sm.smem_bytes_per_clk.in(units::B);
+  SmShare share;
+  share.resident = static_cast<std::size_t>(cut.ctas_per_sm);
+  for (std::size_t i = 0; i < share.resident; ++i) {
+    const double ctas = static_cast<double>(i + 1), warps = cut.threads / static_cast<double>(m.gpu.sm.warp_size);
+    share.step_clk[i] =
+        ctas * flash_attention::second_step_clk(step, ctas * warps / flash_attention::kSmQuarters, steps);
+  }
+  return share;
+}
+
+/// A CTA of the merge goes through its share of (query, head) pairs one after the other: where its parts begin, their sums, what
+/// its four rows of threads hold together. (cascade.cuh, PersistentVariableLengthMergeStatesKernel) Clocks of a pair where eight
+/// CTAs share an SM: of 2400, 3600, 4800 and 6000 the nearest to 85 training rows of an H800 (groups from 32 heads on, 40 us and
+/// more). More than four parts take further turns of its rows, which are not counted.
+Demand merge_demand(const DecodeTask& t, double splits, double out_bytes, const Rates& m) {
+  constexpr double kPairClk = 4800;
+  Demand d = combine_demand(t.out_rows, t.v_dim, splits, out_bytes, m);
+  d.step_latency = 3 * m.l2_mean_latency() + kPairClk / m.clock;
+  return d;
 }
 
 constexpr double kLeastKeys = 128;  // a part
@@ -102,8 +151,14 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<
   Demand& d = c.main;
   d.plan.ctas_per_sm = static_cast<std::int64_t>(cut.ctas_per_sm);
   d.plan.threads = static_cast<std::int64_t>(cut.threads);
-  score_demand(d, {cut.rows, cut.keys, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[s.dtype],
+  score_demand(d, {cut.rows, cut.keys, t.qk_dim, t.v_dim}, mma_sync_flop_per_clk(s.dtype, m),
                t.key_bytes / (t.qk_dim + t.v_dim), m, kPlainSoftmax);
+  SmShare share;
+  const bool dealt = cut.tensor && families[kSecondSteps].on_file;
+  if (dealt) {
+    share = share_of(cut, t, s.dtype, m, families[kSecondSteps]);
+    d.overlap = kBesideTheChain;
+  }
   if (!cut.tensor) {
     d.tensor_clk = 0;
     d.fp32_clk += 2 * cut.rows * cut.keys * (t.qk_dim + t.v_dim) / m.gpu.sm.fp32_flop_per_clk;
@@ -115,9 +170,16 @@ AttentionChoice plan_decode(const AttentionDecode& s, const Rates& m, std::span<
     main.plan.ctas = static_cast<std::int64_t>(t.kv_sets * splits);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, splits), cut.keys);
     main.step_latency = (c.family->start_clk + (main.plan.steps + 1) * step_clk) / main.plan.steps / m.clock;
+    if (dealt) {
+      const CtaBatch all{main.plan.steps, static_cast<double>(main.plan.ctas)};
+      main.dealt_clk = clocks_of({&all, 1}, m.sm_count, share);
+      main.step_latency = step_clk / m.clock;
+      // nothing is there to hide the first CTAs' way to their first keys: the indices of pages, then the keys
+      main.serial_latency = c.family->start_clk / m.clock;
+    }
     decode_traffic(main, t, s.dtype, splits > 1 ? ResultsLeave::by_the_merge : ResultsLeave::here);
     c.combines = splits > 1;
-    if (c.combines) c.combine = combine_demand(t.out_rows, t.v_dim, splits, output_bytes_of(s.dtype), m);
+    if (c.combines) c.combine = merge_demand(t, splits, output_bytes_of(s.dtype), m);
   });
   return c;
 }
@@ -155,7 +217,7 @@ class FlashInfer final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
   std::string_view assumption() const override {
     if (narrow_alone_) return "";
-    return "attention: FlashInfer's planner with FlashAttention's scalars; FlashInfer itself was never measured";
+    return "attention: FlashInfer's planner with FlashAttention's scalars; FlashInfer itself was measured on one card alone";
   }
 
   const Rule* rule(const Op& op) const override {

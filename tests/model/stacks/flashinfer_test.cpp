@@ -24,7 +24,9 @@ TEST(FlashInfer, TensorUnitsTakePackedHeadsAndFillTwoCtasAnSm) {
   const AttentionChoice wide = plan_attention(AttentionDecode{1, 8, 1, 128, 128, 20 * 256}, m);
   EXPECT_EQ(wide.plan.splits, 20);
   EXPECT_EQ(wide.main.plan.ctas_per_sm, 2);
-  EXPECT_EQ(wide.main.plan.steps, 4);  // 256 keys of a part, 64 a step
+  // 16 rows leave half an SM's memory room for three times 16 keys a warp, of which kernels take a power of two: 128 keys a step
+  EXPECT_EQ(wide.plan.kv_tile, 128);
+  EXPECT_EQ(wide.main.plan.steps, 2);
   EXPECT_GT(wide.main.tensor_clk, 0);
   EXPECT_TRUE(wide.combines);
   const AttentionChoice brief = plan_attention(AttentionDecode{1, 8, 1, 128, 128, 512}, m);
@@ -32,6 +34,24 @@ TEST(FlashInfer, TensorUnitsTakePackedHeadsAndFillTwoCtasAnSm) {
   const AttentionChoice many = plan_attention(AttentionDecode{20, 8, 1, 128, 128, 4096}, m);
   EXPECT_EQ(many.plan.splits, 1);
   EXPECT_FALSE(many.combines);
+}
+
+/// Decode by tensor units takes mma.sync on every card: no more of its rate than FlashAttention-2 reaches, 128 packed rows by 64
+/// keys a step (registers), and a merge that goes by the rows. (Tiles of 100 KB: 32 keys.)
+TEST(FlashInfer, TensorUnitsAreThoseOfMmaSync) {
+  MachineOptions options;
+  options.stack = "sglang";
+  options.stack.attention = "flashinfer";
+  Calibration with_steps = toy_calibration();
+  with_steps.families["library.flash_second"] = with_steps.families.at("library.flash_decode");
+  const Machine m = make_machine(toy_gpu(), with_steps, options);
+  const AttentionChoice c = plan_attention(AttentionDecode{20, 128, 1, 128, 128, 8192}, m);
+  EXPECT_EQ(c.plan.kv_tile, 64);
+  EXPECT_GT(c.main.dealt_clk, 128 * 2.0 * 128 * 64 * 256 / 2200) << "128 steps of a CTA alone, at 2200 FLOP a clock";
+  Gpu small = toy_gpu();
+  small.sm.smem = 100.0 * units::KiB;
+  const Machine of_100 = make_machine(small, toy_calibration(), options);
+  EXPECT_EQ(plan_attention(AttentionDecode{20, 128, 1, 128, 128, 8192}, of_100).plan.kv_tile, 32);
 }
 
 /// One query head: 16 lanes of 8 values, so 8 rows of 128 threads walk four keys each; two stages of 32 keys of 512
