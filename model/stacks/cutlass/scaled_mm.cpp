@@ -27,7 +27,11 @@ class ScaledPlanner {
     if (c.path.kind == TensorPath::Kind::mma_sync) return by_warps(e);
     e.persistent = t_.persistent;
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
-    if (t_.paired) e.stage_bytes -= 0.5 * e.col_side();
+    if (t_.paired) {  // each SM keeps and reads half of the columns' operand
+      const double reads = c.path.operand_reads(e.tile.rows, e.tile.cols, 0, e.col_side());
+      e.smem_clk -= 0.5 * (reads + gemm::kFillShare * e.col_side()) / c.smem_port;
+      e.stage_bytes -= 0.5 * e.col_side();
+    }
     e.stages = std::clamp(std::floor((c.smem - kBesideRing) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;
     if (c.path.kind == TensorPath::Kind::wgmma && t_.persistent && !t_.in_turns) join_warpgroups(e);
@@ -90,13 +94,13 @@ class ScaledPlanner {
     return e;
   }
 
-  /// CTAs of a cluster each fetch a part of what they have in common for all. Rows that an operand does not have are
+  /// CTAs of a cluster each fetch a part of what they have in common for all; the two SMs of a pair are neighbours along the
+  /// tile's rows there, and half of the columns' operand is what each of them keeps. Rows that an operand does not have are
   /// asked for all the same (gemm::outside_clk), and by tiles that only fill a cluster.
   void share(Demand& d, const TileLayout& t, const WorkSplit& split) const {
     const TileCosts& e = *t.costs;
     d.plan.cluster = static_cast<std::int64_t>(split.cluster_rows * split.cluster_cols);
-    const double halved = t_.paired ? 0.5 : 1;  // each SM of a pair has half of the columns' operand
-    const double asked = e.a / split.cluster_cols + halved * e.w / split.cluster_rows;
+    const double asked = e.a / split.cluster_cols + e.w / split.cluster_rows;
     d.l2 = asked * 0.5 * (1 + c.starts.lines) * units::B;
     d.delivered = (e.a + e.w - asked) * units::B;
     const double tiles_m = whole_clusters(t.tiles_m, split.cluster_rows),

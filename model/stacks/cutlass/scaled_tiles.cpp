@@ -22,28 +22,23 @@ ScaledTile by_warpgroups(const GemmTask& t) {
   return {.tile = {128, 128}, .cluster_rows = 2, .persistent = true, .in_turns = true};
 }
 
-/// B200's generation: CUTLASS has two SMs multiply one tile where the cluster lets it and the tile has rows for both.
+/// B200's generation. Where a cluster has an even number of CTAs along the tile's rows and the tile 128 or 256 of them, two SMs
+/// multiply it as one, half of its rows each. (CUTLASS, collective/builders/sm100_common.inl, KernelScheduleAuto.)
 ScaledTile by_tensor_memory(const GemmTask& t) {
   constexpr double kFew = 16, kSome = 64, kMany = 256, kShallow = 4096, kDeepStep = 256;
-  ScaledTile tile{.persistent = true};
-  if (t.m <= kFew) {
-    tile.tile = {128, 32};
-    tile.swapped = true;
-    tile.cluster_rows = 4;
-  } else if (t.m == kSome && t.k < kShallow) {
-    tile.tile = {64, 64};
-  } else if (t.m <= kSome) {
-    tile.tile = {128, 64};
-    tile.step = kDeepStep;
+  if (t.m == kSome && t.k < kShallow) return {.tile = {64, 64}, .persistent = true};
+  ScaledTile tile{.persistent = true, .paired = true};
+  if (t.m <= kSome) {
+    tile.tile = t.m <= kFew ? gemm::Tile{64, 32} : gemm::Tile{64, 64};  // of 128 x 32 and 128 x 64
+    if (t.m > kFew) tile.step = kDeepStep;
     tile.swapped = true;
     tile.cluster_rows = 4;
   } else if (t.m <= kMany) {
-    tile.tile = {128, 128};
+    tile.tile = {64, 128};  // of 128 x 128
     tile.cluster_rows = 2;
   } else {
-    tile.tile = {128, 128};  // of 256 rows of two SMs
+    tile.tile = {128, 128};  // of 256 x 128
     tile.cluster_rows = tile.cluster_cols = 2;
-    tile.paired = true;
   }
   return tile;
 }

@@ -6,14 +6,14 @@
 namespace plumbline::cutlass {
 
 struct ScaledTile {
-  gemm::Tile tile{};
+  gemm::Tile tile{};        ///< of one SM
   double step = 128;        ///< of K
   bool swapped = false;     ///< weights are on the row side
   double cluster_rows = 1;  ///< CTAs of a cluster along the tile's rows and columns
   double cluster_cols = 1;
   bool persistent = false;  ///< a CTA goes from tile to tile; else it has one
   bool in_turns = false;    ///< ... its two warpgroups in turns, one's results behind the other's products ("pingpong")
-  bool paired = false;      ///< the tile is one of two SMs, which multiply as one
+  bool paired = false;      ///< two SMs, neighbours along the rows, multiply their tiles as one
   double warp_rows = 64, warp_cols = 64;  ///< what a warp of mma.sync multiplies
   double stages = 0;                      ///< of kernels for cp.async; 0: as many as there is room for
 };

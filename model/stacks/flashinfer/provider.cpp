@@ -217,7 +217,8 @@ class FlashInfer final : public Provider {
   std::span<const std::string_view> ops() const override { return kOps; }
   std::string_view assumption() const override {
     if (narrow_alone_) return "";
-    return "attention: FlashInfer's planner with FlashAttention's scalars; FlashInfer itself was measured on one card alone";
+    return "attention: FlashInfer's planner with FlashAttention's scalars; FlashInfer itself was measured on one card "
+           "alone";
   }
 
   const Rule* rule(const Op& op) const override {

@@ -59,6 +59,26 @@ TEST_F(ToyScaledProducts, TilesOfAClusterShareTheirWeights) {
 /// Three tiles of rows fill two clusters: one of the four CTAs multiplies nothing.
 TEST_F(ToyScaledProducts, ClustersAreWhole) { EXPECT_EQ(plan(task_of(384, 128, 512)).main.plan.ctas, 4); }
 
+/// On tensor memory two SMs multiply a tile of 128 x 128 as one, 64 rows each and half of the 128 columns fetched by each: 65 rows
+/// leave neither SM without work. Tiles of weights are pairs' too where there are few rows.
+TEST(ScaledProductsOnTensorMemory, TwoSmsShareATile) {
+  Gpu gpu = toy_gpu();
+  gpu.sm.matrix_unit = MatrixUnit::tcgen05;
+  const Machine machine = make_machine(gpu, toy_calibration(), {});
+  FamilyScalars family;
+  GemmCache cache;
+  const Demand d = cutlass::plan_scaled(task_of(65, 256, 512), machine.rates(), family, cache).main;
+  EXPECT_EQ(d.plan.ctas, 4);
+  EXPECT_DOUBLE_EQ(d.l2.in(units::B), 64 * 128 + 0.5 * 128 * 128);
+  const Demand large = cutlass::plan_scaled(task_of(512, 256, 512), machine.rates(), family, cache).main;
+  EXPECT_EQ(large.plan.ctas, 8);
+  EXPECT_DOUBLE_EQ(large.l2.in(units::B), 0.5 * 128 * 128 + 0.5 * 128 * 128);
+  const Demand few = cutlass::plan_scaled(task_of(16, 512, 512), machine.rates(), family, cache).main;
+  EXPECT_EQ(few.plan.ctas, 8);
+  EXPECT_DOUBLE_EQ(few.l2.in(units::B), 64 * 128 + 0.25 * 32 * 128)
+      << "four SMs, two pairs, have the activations in common";
+}
+
 /// Narrow products of few rows share activations among two or four tiles of weights.
 TEST_F(ToyScaledProducts, NarrowOnesOfFewRowsAreClusters) {
   const auto columns = [&](double m, double n) {
