@@ -68,10 +68,13 @@ Kernel scaled(Kernel k, double share) {
   return k;
 }
 
-/// Products of fp32 are three of tf32 (OpMultiplyAddFastF32).
+/// Products of fp32 are three of tf32 (OpMultiplyAddFastF32). On cards whose tensor units lack the type other kernels run, on lanes,
+/// of which nothing was counted: there is no answer then.
+DType type_of_products(DType type) { return bits(type) == 32 ? DType::tf32 : type; }
+
 double flop_per_clk(DType type, const Rates& m) {
   constexpr double kProducts = 3;
-  return bits(type) == 32 ? mma_sync_flop_per_clk(DType::tf32, m) / kProducts : mma_sync_flop_per_clk(type, m);
+  return mma_sync_flop_per_clk(type_of_products(type), m) / (bits(type) == 32 ? kProducts : 1);
 }
 
 /// Bytes as of shared memory, by energy, that a FLOP of a product in tf32 takes beyond a wgmma's, of which tensor_tf32_J_per_FLOP
@@ -204,6 +207,7 @@ double key_parts(const Kernel& k, const AttentionBackward& s) {
 }
 
 void answer_forward(const AttentionPrefill& s, const FamilyScalars& family, const Question& q, Answer& out) {
+  require_tensor_path(type_of_products(s.dtype), q);
   const Kernel& counted = *forward_kernel(s.dtype, std::max(s.qk_dim, s.v_dim));
   const Kernel k = scaled(counted, of_counted(counted, s));
   AttentionChoice c;
@@ -221,6 +225,7 @@ void answer_forward(const AttentionPrefill& s, const FamilyScalars& family, cons
 
 void answer_backward(const AttentionBackward& s, const FamilyScalars& family, const FamilyScalars& streams,
                      const Question& q, Answer& out) {
+  require_tensor_path(type_of_products(s.dtype), q);
   const Rates& m = q.rates;
   const Kernel& counted = *backward_kernel(s.dtype, std::max(s.qk_dim, s.v_dim));
   const Kernel k = scaled(step_alone(counted), of_counted(counted, s));

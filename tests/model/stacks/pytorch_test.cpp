@@ -125,6 +125,25 @@ TEST(PyTorch, SingleElementsOfRowsOfWholeLinesMeetInBanks) {
   EXPECT_GT(time(16385, 800), 1.5 * time(16386, 800)) << "pairs go by cp.async";
 }
 
+/// A time that is no number is none: cards before cp.async have no tensor units for bf16 and tf32, and memory-efficient kernels.
+TEST(PyTorch, TypesThatTensorUnitsLackAreRefused) {
+  AttentionPrefill s;
+  s.batch = 1;
+  s.q_heads = s.kv_heads = 8;
+  s.qk_dim = s.v_dim = 64;
+  s.q_len = s.kv_len = 1024;
+  for (const char* card : {"v100_sxm", "t4"}) {
+    for (const char* stack : {"hf-sdpa", "hf-sdpa-efficient"}) {
+      for (const DType type : {DType::bf16, DType::fp32}) {
+        s.dtype = s.kv_dtype = type;
+        EXPECT_THROW(on(card, stack, s), BadInput) << card << " " << stack;
+      }
+      s.dtype = s.kv_dtype = DType::fp16;
+      EXPECT_GT(on(card, stack, s).time, Seconds{}) << card << " " << stack;
+    }
+  }
+}
+
 TEST(PyTorch, AFewOfAKernelsCtasAreDoneInAFractionOfAWave) {
   EXPECT_LT(on("h200_sxm", "hf-eager", one_row(17, 128, 32)).time.in(units::us), 5);
 }
