@@ -28,9 +28,11 @@ Measurement row(const char* op, const char* shape, const std::string& gpu = "", 
 
 TEST(AttentionOf, GoesByTheStackAndOnlyForAttention) {
   const char* decode = "B=1;Hq=32;Hkv=8;D=128;S=512";
-  for (const char* stack : {"torch-2.11.0+cu130", "flash-attention-3", "infersim"}) {
+  for (const auto& [stack, attention] : {std::pair{"torch-2.11.0+cu130", "flash_attention"},
+                                         {"flash-attention-3", "flash_attention"},
+                                         {"infersim", "flashinfer"}}) {
     EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("attention_decode", decode, "", stack)).attention,
-              "flash_attention")
+              attention)
         << stack;
     EXPECT_EQ(stack_of(usual_stack(KernelSet::library), row("gemm", "M=1;N=2;K=3", "", stack)).attention, "") << stack;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -59,6 +60,22 @@ bool feeds_by_maps(const Context& c) {
          gemm::whole_units(c.task) && c.task.dequant_per_weight == 0;
 }
 
+/// fp32 on lanes where a library's own kernels for them are not on file: steps of 8 columns and sides of 32 at least, as all names
+/// in published rows have them (volta_sgemm_128x128_tn, 64x64_nn, 32x128_nn, 32x32_sliced1x4_tn; ampere_sgemm_...).
+bool on_lanes(const Context& c) {
+  return c.task.math == DType::fp32 && c.rates.gpu.sm.tensor_flop_per_clk[DType::fp32] <= 0;
+}
+
+/// Several products at once have fewer kernels still, however many of a tile's rows and columns are outside: one on an A100 (512 of
+/// 512 published names), 64 x 64 and 32 x 128 on a V100 (197 of 198). Of cards with SMs of 100 KB no names are on file.
+bool has_lane_tile(const Context& c, Tile tile) {
+  constexpr int kLeastSide = 32, kSquare = 128, kSmall = 64;
+  const int least = std::min(tile.rows, tile.cols), most = std::max(tile.rows, tile.cols);
+  if (c.task.batch <= 1 || cublas::has_small_sms(c.rates)) return least >= kLeastSide;
+  if (c.path.async_copy) return least == kSquare && most == kSquare;
+  return (least == kSmall && most == kSmall) || (least == kLeastSide && most == kSquare);
+}
+
 class CpAsyncPlanner {
  public:
   explicit CpAsyncPlanner(const Context& context) : c(context) {
@@ -67,7 +84,8 @@ class CpAsyncPlanner {
 
   /// As many stages as shared memory gives to as many CTAs as their accumulators leave room for.
   TileCosts costs(Tile tile, bool swapped) const {
-    TileCosts e = gemm::tile_costs(c, tile, gemm::step_of(c.task), swapped);
+    constexpr double kLaneStep = 8;
+    TileCosts e = gemm::tile_costs(c, tile, on_lanes(c) ? kLaneStep : gemm::step_of(c.task), swapped);
     const double accumulators = static_cast<double>(tile.rows) * tile.cols;
     const double room = std::floor(0.5 * static_cast<double>(c.rates.gpu.sm.registers) / accumulators);
     constexpr double kLeastStages = 4;
@@ -138,6 +156,7 @@ void add_pieces(const std::vector<TileCosts>& menu, const Context& c, std::span<
   const int least = cublas::in_pairs(c.task) || c.task.m <= kOnLanes ? 1 : kNarrow;
   for (const TileCosts& e : menu) {
     if (std::min(e.tile.rows, e.tile.cols) < least || !gemm::fits(e, c.smem)) continue;
+    if (on_lanes(c) && !has_lane_tile(c, e.tile)) continue;
     const TileLayout& t = search.lay_out(e);
     const double slots = c.rates.sm_count * e.resident;
     for (const double splits : some_splits) {
@@ -155,6 +174,7 @@ bool cublas::has_small_sms(const Rates& m) {
 }
 
 GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache, bool whole_k) {
+  whole_k = whole_k || (on_lanes(c) && c.task.batch > 1);  // no published name of several products cuts it
   const std::span<const double> splits = whole_k ? std::span(kSplits).first(1) : kSplits;
   const CpAsyncPlanner planner(c);
   const auto fill_from = [&](std::span<const Tile> list, std::vector<TileCosts>& tiles, int most) {
@@ -189,6 +209,13 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache, bool whole_
     if (cublas::has_small_sms(c.rates)) fill_from(kTilesOfSmallSms, tiles, most);
     if (feeds_by_maps(c)) fill_by_maps(tiles);
   });
+  std::vector<TileCosts> of_lanes;
+  if (on_lanes(c)) {
+    const auto runs = [&](const TileCosts& e) { return has_lane_tile(c, e.tile); };
+    std::copy_if(menu.begin(), menu.end(), std::back_inserter(of_lanes), runs);
+    search.add_menu(of_lanes, splits);
+    return search.run();
+  }
   search.add_menu(menu, splits);
   return search.run();
 }

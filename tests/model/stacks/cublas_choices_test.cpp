@@ -93,6 +93,26 @@ TEST(CublasChoices, Tf32WeightsAcrossPassThroughRegisters) {
   EXPECT_GT(clk_of_a_sum(across), 1.2 * clk_of_a_sum(along)) << "tensor units wait for registers";
 }
 
+/// Of several products in fp32 an A100 runs one kernel, a V100 two, K whole; none has a side below 32 (names in NeuSight's rows:
+/// 64 x 3072 x 3072 twelve times took an A100 1945 us, with half of each tile's rows outside).
+TEST(CublasChoices, ProductsOnLanesHaveFewKernels) {
+  const auto on = [](const char* card, const std::string& shape) {
+    MachineOptions options{"hf-sdpa"};
+    options.clock = ClockMode::burst;
+    return predict(parse_op("gemm", "fp32", shape), machines().get({card, options}));
+  };
+  const OpPrediction ampere = on("a100_pcie", "M=64;N=3072;K=3072;batch=12");
+  EXPECT_EQ(ampere.gemm_plan.tile_m, 128);
+  EXPECT_EQ(ampere.gemm_plan.tile_n, 128);
+  EXPECT_EQ(ampere.gemm_plan.tile_k, 8);
+  EXPECT_EQ(ampere.gemm_plan.splits, 1);
+  EXPECT_NEAR(ampere.time.in(units::us), 1945, 300);
+  EXPECT_EQ(on("v100_pcie", "M=512;N=512;K=96;batch=256").gemm_plan.tile_m *
+                on("v100_pcie", "M=512;N=512;K=96;batch=256").gemm_plan.tile_n,
+            64 * 64);
+  EXPECT_GE(on("v100_pcie", "M=16;N=1760;K=1760").gemm_plan.tile_m, 32);
+}
+
 /// Clocks of the load unit for a warp's instruction that asks for pieces, of tiles that lie across the operands' ends.
 double clk_of_a_request(const std::string& shape, double m, double n, double pieces_an_element) {
   const OpPrediction p = product("bf16", shape);

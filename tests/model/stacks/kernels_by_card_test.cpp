@@ -205,8 +205,8 @@ TEST(KernelsByCard, VllmsTilesOfEightBitFloatsGoByRows) {
   EXPECT_EQ(tile("h200_sxm", 128), "64x128x128");
   EXPECT_EQ(tile("h200_sxm", 129), "128x128x128");
   EXPECT_EQ(tile("h200_sxm", 8192, 4096, 6144), "256x128x128");
-  EXPECT_EQ(tile("b200_sxm", 16), "32x128x128 swapped");
-  EXPECT_EQ(tile("b200_sxm", 256), "128x128x128");
+  EXPECT_EQ(tile("b200_sxm", 16), "32x64x128 swapped") << "of one of two SMs";
+  EXPECT_EQ(tile("b200_sxm", 256), "64x128x128") << "of one of two SMs";
   EXPECT_EQ(tile("rtx_pro_6000_server", 16), "16x64x128");
   EXPECT_EQ(tile("rtx_pro_6000_server", 257), "128x128x128");
   EXPECT_EQ(tile("l40s", 8), "16x64x128");

@@ -93,7 +93,7 @@ RC_GTEST_PROP(PlanGemm, ThePlanDoesTheWorkAndFitsTheSm, ()) {
                                whole(std::ceil(t.n / static_cast<double>(c.plan.tile_n)), c.plan.cluster_n) * t.batch;
     RC_ASSERT(ctas == tiles * static_cast<double>(c.plan.splits) ||
               ctas == in_clusters * static_cast<double>(c.plan.splits));
-    const double k_steps = std::ceil(t.k / std::max(16.0, 128 / std::max(t.input_bytes, t.weight_bytes)));
+    const double k_steps = std::ceil(t.k / static_cast<double>(c.plan.tile_k));
     RC_ASSERT(k.steps == std::ceil(k_steps / static_cast<double>(c.plan.splits)));
     // rows that come in pieces have K cut until turns are full, as launches of an H200 have (48 tiles in 19 parts)
     const double most_turns = gemm::whole_units(t) ? 2.0 : 8.0 * static_cast<double>(k.ctas_per_sm);

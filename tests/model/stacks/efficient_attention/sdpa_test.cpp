@@ -68,7 +68,9 @@ TEST(Sdpa, AnA100RunsTilesOfFlashAttention2) {
   EXPECT_EQ(p.launches[0].demand.plan.ctas, 64 * 16);
   EXPECT_EQ(p.launches[0].demand.plan.ctas_per_sm, 2);
   EXPECT_STREQ(predict(prompt(), on("h200_sxm")).launches[0].kernel, "cuDNN attention");
-  EXPECT_STREQ(predict(prompt(), on("v100_sxm")).launches[0].kernel, "memory-efficient attention");
+  AttentionPrefill halves = prompt();
+  halves.dtype = halves.kv_dtype = DType::fp16;
+  EXPECT_STREQ(predict(halves, on("v100_sxm")).launches[0].kernel, "memory-efficient attention");
 }
 
 TEST(Sdpa, AStepOfAnA100CutsKeysOfFewHeads) {
