@@ -50,14 +50,11 @@ def h200_nccl(root, out):
 
 def deepbench(root, out):
     dtypes = {"fp32": "fp32", "fp16_tc": "fp16"}
-    # code/nvidia/tensor.h: numbers even over (0, 1], for halves copied into 16-bit integers, which leaves their bits at 0
-    data = {"fp32": "uniform", "fp16": "zeros"}
     for r, rid in read(root, "deepbench", "gemm"):
         # Column-major C[m,n] is row-major y[n,m]: our M is its n.
         shape = {"M": whole(r["n"]), "N": whole(r["m"]), "K": whole(r["k"])}
-        dtype = dtypes[r["dtype"]]
-        out.add(("deepbench", "v100", "gemm"), "gemm", dtype, shape, r["latency_us"], rid, stack="cublas-2017-2019",
-                kernel="cublas_" + r["transA"] + r["transB"], scope="gemm", data=data[dtype])
+        out.add(("deepbench", "v100", "gemm"), "gemm", dtypes[r["dtype"]], shape, r["latency_us"], rid,
+                stack="cublas-2017-2019", kernel="cublas_" + r["transA"] + r["transB"], scope="gemm")
 
 
 def grouped(groups, rows, n, k):

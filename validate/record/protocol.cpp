@@ -109,7 +109,7 @@ Seconds timed_by_turns(const Shape& shape, const Op& op, const Protocol& p, cons
   predictor.predict(op, machine, scratch, options);
   Seconds time = scratch.time;
   const double copies = copies_of(p, operands_of(shape), m);
-  time = held_down(time, copies * time, p, m, scratch);
+  if (bits(shape.precision.math) != p.zeros_of_bits) time = held_down(time, copies * time, p, m, scratch);
   return time + p.between_graphs / copies;
 }
 
@@ -252,7 +252,7 @@ Protocols::Protocols(const JsonValue& root) {
       continue;
     }
     rule.refuse_unknown_keys({"op", "stack", "rotates", "least_copies", "most_copies", "fill_l2", "warm_up", "runs",
-                              "between_graphs_s", "scalars_know", "batched", "why"});
+                              "between_graphs_s", "scalars_know", "zeros_of_bits", "batched", "why"});
     Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
     read.batched = rule.has("batched") && rule.at("batched").as_bool();
     Protocol& p = read.protocol;
@@ -267,6 +267,7 @@ Protocols::Protocols(const JsonValue& root) {
     p.warm_up = rule.at("warm_up").as_number();
     p.runs = rule.at("runs").as_number();
     p.between_graphs = rule.at("between_graphs_s").as_number() * units::s;
+    p.zeros_of_bits = rule.has("zeros_of_bits") ? rule.at("zeros_of_bits").as_number() : 0;
     p.scalars_know = rule.has("scalars_know") && rule.at("scalars_know").as_bool();
     if (p.least_copies < 1 || p.most_copies < p.least_copies || p.runs < 1 || p.warm_up < 0)
       rule.fail("expected 1 <= least_copies <= most_copies, runs >= 1, warm_up >= 0");
