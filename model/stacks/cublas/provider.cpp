@@ -91,6 +91,8 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
      {.name = "gemm_sparse24",
       .op = "gemm_sparse24",
       .required = false,
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
       .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
       .kind = "matrix",
       .classes = kSparseTiles},
