@@ -18,8 +18,8 @@ bool by_tensor_map(const GemmTask& t, const Rates& m) {
 cublas::Family cublas::family_of(const GemmTask& t, const Rates& m, std::span<const FamilyScalars> families) {
   if (t.kind == GemmKind::grouped) return kGrouped;
   if (t.kind == GemmKind::sparse24) {
-    const bool measured = families[kSparse].on_file && m.path.kind == TensorPath::Kind::wgmma && by_tensor_map(t, m);
-    return measured ? kSparse : kGemm;
+    const bool has_kernels = families[kSparse].on_file && holds_sparse_tiles(t, m) && by_tensor_map(t, m);
+    return has_kernels ? kSparse : kGemm;
   }
   if (families[kInt8].on_file && runs_as_int8(t, m)) return kInt8;
   if (families[kLanes].on_file && runs_on_lanes(t, m)) return kLanes;

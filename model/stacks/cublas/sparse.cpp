@@ -18,6 +18,9 @@ using gemm::TileLayout;
 using gemm::Traffic;
 using gemm::WorkSplit;
 
+constexpr Tile kSparseTile{128, 256};
+constexpr double kSparseBarriers = 3072;  ///< bytes beside the ring
+
 /// "sm90_xmma_sparse_gemm_..._tn_t_tilesize128x256x64_..._warpgroupsize2x1x1": what cuSPARSELt 0.8 runs by its first algorithm,
 /// which PyTorch asks for, where rows of x lie in memory: 112 of 112 recorded products in bf16, 33 of 33 in fp16, whose CTAs come
 /// in clusters of four along N (H200, 2026-11-29). Rows of the tile are the weights'. Of every 64 columns of K the tensor units
@@ -27,13 +30,11 @@ class SparsePlanner {
   explicit SparsePlanner(const Context& context) : c(context) {}
 
   TileCosts costs() const {
-    constexpr Tile kTile{128, 256};
-    constexpr double kStep = 64, kBarriers = 3072;  // columns of K; bytes beside the ring
-    TileCosts e = gemm::tile_costs(c, kTile, kStep, true);
+    TileCosts e = gemm::tile_costs(c, kSparseTile, gemm::step_of(c.task), true);
     e.persistent = true;
     e.cluster = e.cluster_cols = ctas_of_cluster();
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
-    e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
+    e.stages = std::clamp(std::floor((c.smem - kSparseBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;
     e.serial_clk = e.once_clk;
     return e;
@@ -95,6 +96,12 @@ class SparsePlanner {
 };
 
 }  // namespace
+
+bool cublas::holds_sparse_tiles(const GemmTask& t, const Rates& m) {
+  const double stage =
+      gemm::step_of(t) * (kSparseTile.rows * t.weight_bytes * t.weight_kept + kSparseTile.cols * t.input_bytes);
+  return m.path.kind == TensorPath::Kind::wgmma && 2 * stage + kSparseBarriers <= m.gpu.sm.smem.in(units::B);
+}
 
 GemmChoice cublas::plan_sparse(const Context& c, GemmCache& cache) {
   const SparsePlanner planner(c);

@@ -8,6 +8,8 @@
 
 namespace plumbline::cublas {
 
+/// Whether the card has such kernels, and an SM room for two steps of their tile.
+bool holds_sparse_tiles(const GemmTask& task, const Rates& rates);
 GemmChoice plan_sparse(const gemm::Context& context, GemmCache& cache);
 
 /// sparse_semi_structured_tile_kernel of PyTorch 2.11: a warp has 32 x 64 weights, and nothing but its instructions limits it.

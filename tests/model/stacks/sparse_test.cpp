@@ -1,6 +1,7 @@
 // cuSPARSELt's products of 2:4 sparse weights and the launch that compresses them (model/stacks/cublas/sparse.cpp).
 #include <gtest/gtest.h>
 
+#include "arch/calibration/calibration.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "ops/shape/shapes.hpp"
@@ -23,6 +24,21 @@ TEST(SparseProducts, HaveOneTileOnHopper) {
   EXPECT_EQ(p.gemm_plan.tile_n, 128);
   EXPECT_EQ(p.gemm_plan.tile_m, 256);
   EXPECT_TRUE(p.gemm_plan.swapped);
+}
+
+/// Whatever calibration there is: an A100's has no scalars of sparse products, and those of dense ones stand in. SMs without room for
+/// two steps take other kernels.
+TEST(SparseProducts, HaveThatTileWithoutScalarsOfTheirOwn) {
+  MachineOptions options{"hf-sdpa"};
+  Calibration other = load_calibration("a100_sxm", "");
+  ASSERT_EQ(other.families.count("library.gemm_sparse24"), 0U);
+  other.inherited = true;
+  const Op op = GemmSparse24{10560, 5376, 8192, {}};
+  Gpu gpu = machines().gpu("h200_sxm");
+  const OpPrediction p = predict(op, make_machine(gpu, other, options));
+  EXPECT_EQ(p.gemm_plan.tile_m * p.gemm_plan.tile_n, 256 * 128);
+  gpu.sm.smem = 64.0 * units::KiB;
+  EXPECT_LT(predict(op, make_machine(gpu, other, options)).gemm_plan.tile_m, 256);
 }
 
 /// K is cut in halves where both have a place, from 128 steps of 64 columns on.
