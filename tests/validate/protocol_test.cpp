@@ -54,8 +54,13 @@ TEST(Protocol, ALayerIsSeenWithWhatLiesAroundIt) {
   Predictor predictor;
   const Seconds seen = predict_as_timed(narrow, rules.of(narrow, "a-1"), m, predictor, out);
   EXPECT_DOUBLE_EQ((seen - out.time).in(units::us), 7);
-  EXPECT_GT(out.low.in(units::us), 7);
-  EXPECT_GT(out.high, seen);
+  // the row's band, as its callers scale it: both ends 7 us later, too
+  OpPrediction alone;
+  predictor.predict(narrow, m, alone);
+  EXPECT_LT(seen * (out.low / out.time), seen);
+  EXPECT_GT((seen * (out.low / out.time)).in(units::us), 7);
+  EXPECT_NEAR((seen * ((out.high - out.low) / out.time)).in(units::us), (alone.high - alone.low).in(units::us),
+              0.3 * (alone.high - alone.low).in(units::us));
 }
 
 TEST(Protocol, RefusesWhatIsNoRule) {
@@ -74,8 +79,9 @@ TEST(Protocol, ACallTakesNoLessThanItsHost) {
   Predictor predictor;
   const Seconds short_one = predict_as_timed(Gemm{16, 1024, 1024, 1, {}, false}, p, m, predictor, out);
   EXPECT_DOUBLE_EQ(short_one.in(units::us), 30);
-  EXPECT_DOUBLE_EQ(out.low.in(units::us), 25);
-  EXPECT_DOUBLE_EQ(out.high.in(units::us), 45);
+  // as callers scale them to the row's time
+  EXPECT_DOUBLE_EQ((short_one * (out.low / out.time)).in(units::us), 25);
+  EXPECT_DOUBLE_EQ((short_one * (out.high / out.time)).in(units::us), 45);
   const Op large = Gemm{8192, 8192, 8192, 1, {}, false};
   const Seconds time = predict_as_timed(large, p, m, predictor, out);
   predictor.predict(large, m, out);

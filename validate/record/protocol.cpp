@@ -117,9 +117,11 @@ Seconds timed_by_turns(const Shape& shape, const Op& op, const Protocol& p, cons
 Seconds issued_by_host(const Op& op, const Protocol& p, const Machine& machine, Predictor& predictor,
                        OpPrediction& scratch) {
   predictor.predict(op, machine, scratch, PredictOptions{});
-  scratch.low = std::max(scratch.low, p.host_call_low);
-  scratch.high = std::max(scratch.high, p.host_call_high);
-  return std::max(scratch.time, p.host_call);
+  const Seconds time = std::max(scratch.time, p.host_call);
+  scratch.low =
+      std::max(scratch.low, p.host_call_low) * (scratch.time / time);  // callers scale both ends to the row's time
+  scratch.high = std::max(scratch.high, p.host_call_high) * (scratch.time / time);
+  return time;
 }
 
 /// A layer of an engine, between two events.
@@ -130,8 +132,8 @@ Seconds timed_as_layer(const Op& op, const Protocol& p, const Machine& machine, 
     options.resident.inputs = machine.rates().still_held(operands_of(*gemm).inputs);
   predictor.predict(op, machine, scratch, options);
   const Seconds time = scratch.time + p.around_layer;
-  scratch.low += p.around_layer;
-  scratch.high += p.around_layer;
+  // what lies around is no less sure than it was: both ends move by it, as parts of the row's time, which callers scale them to
+  for (Seconds* end : {&scratch.low, &scratch.high}) *end = (*end + p.around_layer) * (scratch.time / time);
   return time;
 }
 
