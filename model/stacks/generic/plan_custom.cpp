@@ -51,8 +51,11 @@ Demand custom_demand(const CustomOp& s, const Question& q) {
   spread_arithmetic(d, q.work, m.gpu.sm);
   const double ctas = static_cast<double>(d.plan.ctas);
   if (s.instructions > 0) d.issue_clk = s.instructions / ctas / m.gpu.sm.issue_per_clk;
-  if (s.executed > 0)
-    d.waiting_issue_clk = d.issue_clk - std::min(s.executed, s.instructions) / ctas / m.gpu.sm.issue_per_clk;
+  if (s.executed > 0) {
+    // without slots of their own they pass between others: energy, no time
+    const double executed = s.instructions > 0 ? std::min(s.executed, s.instructions) : s.executed;
+    d.waiting_issue_clk = d.issue_clk - executed / ctas / m.gpu.sm.issue_per_clk;
+  }
   d.smem_clk = s.smem / m.gpu.sm.smem_bytes_per_clk / ctas;
   const Bytes moved = s.read + s.write;
   d.l2 = std::max(s.l2, moved) / ctas;
