@@ -110,18 +110,8 @@ class TmaPlanner {
       if (menu.empty()) menu.push_back(costs(of_few().back(), false));  // the smallest
       return;
     }
-    for (const bool swapped : {false, true}) {
-      const double row_size = swapped ? c.task.n : c.task.m, col_size = swapped ? c.task.m : c.task.n;
-      for (const std::int16_t rows : kRowSides) {
-        if (rows > 64 && rows >= 2 * row_size) continue;
-        for (const double width : Widths(c, rows, row_size, col_size)) {
-          const Tile tile{rows, static_cast<std::int16_t>(width)};
-          if (is_too_small(tile)) continue;
-          const TileCosts e = costs(tile, swapped);
-          if (e.stages * e.stage_bytes <= c.smem) menu.push_back(e);
-        }
-      }
-    }
+    if (has_large_tiles()) add_tiles(menu, kOfOneWarpgroup);
+    if (menu.empty()) add_tiles(menu, 0);  // few rows, or little shared memory
   }
 
   /// CTAs of a pair share what they have in common; a row of a box that lies across two lines is two requests, no more
@@ -342,14 +332,29 @@ class TmaPlanner {
   /// with whole tiles, so that one's epilogue is behind the other's products.
   bool takes_turns() const { return fixed() && c.task.block == 1; }
 
-  /// What 128 x 256 fill a turn of the SMs with is not cut into tiles that one warpgroup could hold, however well these would
-  /// fill the last turn: 11 of 2943 products without a batch in traces of training (data/measurements/h200/pytorch_training)
-  /// have tiles of 128 x 128 or less, all of up to four turns; from half a turn to one 8 of 334, below 291 of 317. Not asked of
-  /// batches, nor of other generations.
-  bool is_too_small(Tile tile) const {
-    constexpr double kOfOneWarpgroup = 128 * 128, kUsual = 128 * 256;
-    return of_any_tile() && !looks_at_all(c) && c.task.batch == 1 && tile.rows * tile.cols <= kOfOneWarpgroup &&
-           c.task.m * c.task.n > kUsual * c.rates.sm_count;
+  /// Those of more elements than that.
+  void add_tiles(std::vector<TileCosts>& menu, double above) const {
+    for (const bool swapped : {false, true}) {
+      const double row_size = swapped ? c.task.n : c.task.m, col_size = swapped ? c.task.m : c.task.n;
+      for (const std::int16_t rows : kRowSides) {
+        if (rows > 64 && rows >= 2 * row_size) continue;
+        for (const double width : Widths(c, rows, row_size, col_size)) {
+          if (rows * width <= above) continue;
+          const TileCosts e = costs({rows, static_cast<std::int16_t>(width)}, swapped);
+          if (e.stages * e.stage_bytes <= c.smem) menu.push_back(e);
+        }
+      }
+    }
+  }
+
+  static constexpr double kOfOneWarpgroup = 128 * 128;
+  /// What fills four turns of the SMs with 128 x 256 is not cut into tiles of one warpgroup, however well these fill the last
+  /// turn: none of 1875 products of 16 bits without a batch (traces of data/measurements/h200/pytorch_training), 11 of 1068 of
+  /// one to four turns, 291 of 317 of less than half of one. Not counted: batches, other types, other generations.
+  bool has_large_tiles() const {
+    constexpr double kUsual = 128 * 256, kTurns = 4;
+    return of_any_tile() && !looks_at_all(c) && c.task.batch == 1 && bits(c.task.math) == 16 &&
+           c.task.m * c.task.n > kTurns * kUsual * c.rates.sm_count;
   }
 
   /// Two warpgroups, where one cannot hold the sums, halve a tile's rows where these are an even number of 64, else its
