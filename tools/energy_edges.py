@@ -12,6 +12,8 @@ import sys
 import tempfile
 import time
 
+PART = 8
+
 
 def now():
     return time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -40,14 +42,18 @@ class EnergyEdges:
 
     def between(self, begin, end):
         """Of a record: mean power from the first movement behind `begin` to the last before `end`, how often the counter moved,
-        the mean time between two movements in milliseconds, and least, median and largest clock at them."""
+        the mean time between two movements in milliseconds, and least, median and largest clock at them; of a long stretch the
+        mean power of each of its parts of PART movements, some 0.8 s, as short records have."""
         with open(self.path, encoding="utf-8") as text:
             seen = [tuple(map(float, line.split())) for line in text if line.count(" ") == 2]
         seen = [each for each in seen if begin <= each[0] <= end]
         if len(seen) < 3:
             return {"moves": len(seen)}
         seconds, clocks = seen[-1][0] - seen[0][0], sorted(each[2] for each in seen)
+        parts = [seen[i:i + PART + 1] for i in range(0, len(seen) - PART, PART)]
+        means = [round((part[-1][1] - part[0][1]) / 1e3 / (part[-1][0] - part[0][0]), 1) for part in parts]
         return {"watts": round((seen[-1][1] - seen[0][1]) / 1e3 / seconds, 1), "moves": len(seen),
+                **({"parts_W": means} if len(means) > 1 else {}),
                 "move_ms": round(seconds / (len(seen) - 1) * 1e3, 1), "clocks_MHz": [clocks[0], clocks[len(clocks) // 2], clocks[-1]]}
 
     def stop(self):
