@@ -9,7 +9,8 @@
 POINTS.json is what trace_training.py takes: lists of model, batch, tokens and an object of what differs. A line of
 PREDICTED.jsonl: point, layers, wall_us, watts, sm_MHz, peak_bytes, groups_us (of the traced iteration: element_wise, matrix, attention, loss,
 reductions, optimizer, experts). A comparison prints 100 ln(predicted / measured), of groups that take 5 % of the GPU's time or more;
-at its end, of each file and of all, how many lie in their bands and half the width of those in ln. With `--hosts` each point whose
+at its end, of each file and of all, how many lie in their bands and half the width of those in ln. Power of records whose energy
+counter was watched for 14 movements and more is printed again by itself. With `--hosts` each point whose
 record has its host's narrow launches is predicted by `--host` of their mean, of the slower rank's. Build predict-model first.
 """
 import argparse
@@ -126,6 +127,11 @@ def predict(program, point, gpu, host_us=0):
             "peak_bytes": step["memory_bytes"]["total"], "groups_us": {name: round(us, 1) for name, us in groups.items()}}
 
 
+# Movements of the energy counter, one in 100 ms, from which on a reading counts as long: iterations take as long as that, and
+# of one that is read for 0.7 s a phase more or less is in it.
+LONG_READ = 14
+
+
 def error(predicted, measured):
     return 100 * math.log(predicted / measured) if predicted > 0 and measured else math.nan
 
@@ -160,12 +166,19 @@ def watts_of(record):
     return statistics.mean(seen) if all(seen) else record["watts"]
 
 
+def moves_of(record):
+    """Movements of the energy counter in that stretch, of several ranks the fewest; 0 where nobody watched it."""
+    return min((each.get("power") or {}).get("moves", 0) for each in record.get("ranks") or [record])
+
+
 def compare_point(record, p, trace):
     """Prints a line; {what: error}, whether the time lies in the band, half the band's width."""
     watts = watts_of(record)
     wall = record["wall_us"][0]
     errors = {"time": error(p["wall_us"], wall), "power": error(p["watts"], watts or math.nan),
               "memory": error(p["peak_bytes"], record["memory"]["max_allocated"])}
+    if moves_of(record) >= LONG_READ:
+        errors["power, read long"] = errors["power"]
     low, high = p.get("low_us", 0), p.get("high_us", math.inf)
     groups = groups_off(p, trace)
     print(f"{record['model']:18s} {record['batch']}x{record['tokens']} {flags_of(record):14s} time {errors['time']:+5.1f}"
