@@ -222,6 +222,18 @@ TEST(CustomOp, EnergyGoesByInstructionsThatAreExecuted) {
   EXPECT_EQ(predict(op, h200).energy.value(), all.energy.value()) << "no more than there are";
 }
 
+/// Those of a launch that names no slots pass while its bytes do: an addition in bf16 on an H200 draws some 14 pJ a byte for
+/// 236 a CTA (gradient_power.jsonl of data/measurements/h200/pytorch_training).
+TEST(CustomOp, InstructionsWithoutSlotsAreEnergyAlone) {
+  const Machine h200 = make_machine(load_gpu("h200"), MachineOptions{"hf-sdpa"});
+  CustomOp op = stream(400);
+  const OpPrediction bare = predict(op, h200);
+  op.executed = 236.0 * 65536;
+  const OpPrediction executed = predict(op, h200);
+  EXPECT_EQ(executed.time, bare.time);
+  EXPECT_NEAR((executed.energy.value() - bare.energy.value()).in(units::J), 5.8e-3, 0.4e-3);
+}
+
 /// torch.optim's fused AdamW in bf16, 65536 elements a CTA: 61 registers a thread keep two CTAs on an SM, so that 320 are a
 /// wave and what is left of another, which then takes as long as it does alone. 20971520 elements took 105 to 109 us on two
 /// H200 and 128 to 133 on two H100 (ninth, tenth of data/measurements/h200 and h100/pytorch_training).
