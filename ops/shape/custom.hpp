@@ -13,7 +13,7 @@ struct CustomOp {
   double sfu = 0;           ///< exp, rsqrt, sin, ...: one each
   double instructions = 0;  ///< of warps; 0: one an operation on lanes, so that fused multiply-adds are counted twice
   /// Of `instructions` those that are executed, where the others are slots in which the schedulers wait: energy goes by
-  /// these. 0: all.
+  /// these. 0: all. Without `instructions` they take no time: they pass while others are waited for.
   double executed = 0;
   Bytes smem;              ///< between shared memory and its SMs
   Bytes l2;                ///< asked of L2; at least what crosses the DRAM interface
