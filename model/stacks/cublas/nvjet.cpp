@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/cublas/choice.hpp"
 #include "model/stacks/cublas/clusters.hpp"
 #include "model/stacks/cublas/walk.hpp"
 
@@ -382,6 +383,15 @@ GemmChoice cheapest_of(const TmaPlanner& planner, const Context& c, GemmCache& c
   return search.run();
 }
 
+GemmPlan plan_of(const cublas::KernelOfAnyTile& kernel) {
+  GemmPlan plan;
+  plan.tile_m = kernel.tile.along_m;
+  plan.tile_n = kernel.tile.along_n;
+  plan.swapped = kernel.tile.swapped;
+  plan.splits = static_cast<std::int64_t>(kernel.parts);
+  return plan;
+}
+
 /// A plan that was chosen otherwise, at its price.
 GemmChoice priced_anew(const GemmPlan& plan, const TmaPlanner& planner, const Context& c, GemmCache& cache) {
   const auto rows = static_cast<std::int16_t>(plan.swapped ? plan.tile_n : plan.tile_m);
@@ -397,7 +407,12 @@ GemmChoice priced_anew(const GemmPlan& plan, const TmaPlanner& planner, const Co
 GemmChoice cublas::plan_nvjet(const Context& c, GemmCache& cache) {
   const TmaPlanner planner(c);
   if (!planner.of_any_tile() || looks_at_all(c)) return cheapest_of(planner, c, cache);
-  return priced_anew(cheapest_of(TmaPlanner(c, true), c, cache).plan, planner, c, cache);
+  const GemmChoice by_cost = priced_anew(cheapest_of(TmaPlanner(c, true), c, cache).plan, planner, c, cache);
+  if (!cublas::was_asked_for(c)) return by_cost;
+  // what was trained on one card's answers is not believed where it would be much dearer (training rows: 1.3 and 1.5 are as good)
+  constexpr double kMostDearer = 1.3;
+  const GemmChoice likely = priced_anew(plan_of(cublas::likely_kernel(c)), planner, c, cache);
+  return likely.total <= kMostDearer * by_cost.total ? likely : by_cost;
 }
 
 }  // namespace plumbline
