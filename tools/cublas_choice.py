@@ -6,7 +6,7 @@
 Trained on cuBLASLt's answers for single products in fp16, bf16 and fp8 with one scale
 (data/measurements/h200/pytorch/choices.csv.gz, choices_third.csv.gz); no shape that is held out is read. Nothing of it is a
 measured time. A cost, likely() of choice.cpp, is trained to say which kernel is taken, as a softmax over all of them; of the
-forty likeliest a net says which, by what features() of choice.cpp lists, in the same order. Six of seven shapes are trained on,
+forty likeliest (sixteen in the model, which names the same) a net says which, by what features() of choice.cpp lists, in the same order. Six of seven shapes are trained on,
 what is said of the others is printed.
 """
 import collections
@@ -29,7 +29,8 @@ HEADER = "/usr/local/cuda/include/cublasLt.h"  # which tile a number of cuBLASLt
 KINDS = {"fp16": "fp16", "bf16": "bf16", "fp8_tensor": "fp8"}
 ANY_TILE = "66"  # cuBLASLt's number of these kernels
 SMS, PAIRS_AND_SINGLE, LARGER = 132.0, 132, 120
-MOST_PARTS, LEAST_STEPS, LIKELIEST, WIDTH = 8, 12, 40, 16
+MOST_PARTS, LEAST_STEPS, WIDTH = 8, 12, 16
+LIKELIEST, LOOKED_AT = 40, 16  # trained on, asked about
 SHAPES = ((2, 4), (4, 2), (1, 4), (4, 1), (2, 2), (1, 2), (2, 1))  # clusters.cpp: CTAs along M, along N
 PARTS = torch.arange(1, MOST_PARTS + 1, dtype=torch.float32)
 
@@ -252,13 +253,14 @@ def write(cost, tiles, mean, scale, net):
                     line = "   "
                 line += f" {item},"
             out.write(f"{line}\n{end};\n\n")
-        out.write(HEAD.format(cost=", ".join(f"{float(x):.5g}" for x in cost.numbers()), likeliest=LIKELIEST,
+        out.write(HEAD.format(cost=", ".join(f"{float(x):.5g}" for x in cost.numbers()), likeliest=LOOKED_AT,
                               features=first.shape[1], width=WIDTH, tiles=len(tiles)))
         items((f"{{{n}, {m}, {str(swapped).lower()}}}" for n, m, swapped in tiles), "}}")
         for name, weights, bias in (("First", first, first_bias), ("Second", second, second_bias)):
-            out.write("/// The last of a row is added.\n"
-                      f"inline constexpr std::array<std::array<float, {weights.shape[1] + 1}>, kChoiceWidth> kChoice{name}{{{{\n")
-            items(("{" + ", ".join(map(number, [*row, b])) + "}" for row, b in zip(weights, bias)), "}}")
+            by_input = torch.cat([weights, bias[:, None]], 1).T
+            out.write("/// By input; the last row is added.\n"
+                      f"inline constexpr std::array<std::array<float, kChoiceWidth>, {len(by_input)}> kChoice{name}{{{{\n")
+            items(("{" + ", ".join(map(number, row)) + "}" for row in by_input), "}}")
         out.write("inline constexpr std::array<float, kChoiceWidth> kChoiceLast{\n")
         items(map(number, last[0]), "}")
         out.write("}  // namespace plumbline::cublas\n")

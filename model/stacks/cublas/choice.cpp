@@ -72,8 +72,9 @@ std::vector<Cut> likely_cuts(const Product& p) {
     constexpr int kSmallest = 64;
     if ((tile.along_m > kSmallest && tile.along_m >= 2 * p.m) || (tile.along_n > kSmallest && tile.along_n >= 2 * p.n))
       continue;
+    const double tiles = std::ceil(p.m / tile.along_m) * std::ceil(p.n / tile.along_n) * p.batch;
     for (double parts = 1; parts <= kMostParts; ++parts) {
-      if (parts > 1 && std::ceil(p.steps / parts) < kLeastSteps) break;
+      if (parts > 1 && (std::ceil(p.steps / parts) < kLeastSteps || parts * tiles > p.sm_count)) break;
       Cut c = cut(p, tile, parts);
       if (parts > 1 && c.turns > 1) continue;
       c.likely = likely(p, c);
@@ -87,30 +88,30 @@ std::vector<Cut> likely_cuts(const Product& p) {
   return cuts;
 }
 
-using Features = std::array<double, kChoiceFeatures>;
+using Features = std::array<float, kChoiceFeatures>;
 
 Features features(const Product& p, const Cut& c, double behind) {
   constexpr int kWarpgroup = 22528;  // sums from which on two warpgroups share a tile
   const double n = c.tile->along_n, m = c.tile->along_m, sms = p.sm_count;
   const double bare = c.tiles_m * c.tiles_n * p.batch * c.parts / sms;
-  const auto log = [](double x) { return std::log(x); };
-  const auto whole = [](int side, int of) { return side % of == 0 ? 1.0 : 0.0; };
+  const auto log = [](double x) { return std::log(static_cast<float>(x)); };
+  const auto whole = [](int side, int of) { return side % of == 0 ? 1.0F : 0.0F; };
   return {log(c.ctas / sms),
           log(c.turns),
-          bare - std::floor(bare - kFullTurn),
+          static_cast<float>(bare - std::floor(bare - kFullTurn)),
           log(bare),
           log(area(*c.tile)),
           log(n / 64),
           log(m / 64),
           log(c.parts),
-          c.parts > 1 ? 1.0 : 0.0,
+          c.parts > 1 ? 1.0F : 0.0F,
           log(p.steps),
           log(c.deep),
           log(c.tiles_m),
           log(c.tiles_n),
           log(p.m / 128),
           log(p.n / 1024),
-          p.bytes,
+          static_cast<float>(p.bytes),
           log(c.cluster.rows),
           log(c.cluster.cols),
           log(c.asked),
@@ -121,28 +122,34 @@ Features features(const Product& p, const Cut& c, double behind) {
           whole(c.tile->along_m, 64),
           whole(c.tile->along_n, 128),
           whole(c.tile->along_m, 128),
-          n * m > kWarpgroup ? 1.0 : 0.0,
+          n * m > kWarpgroup ? 1.0F : 0.0F,
           log(p.m * p.n * p.batch / 1e6),
-          c.turns <= 1 ? 1.0 : 0.0,
-          p.across ? 1.0 : 0.0,
-          behind};
+          c.turns <= 1 ? 1.0F : 0.0F,
+          p.across ? 1.0F : 0.0F,
+          static_cast<float>(behind)};
 }
 
-double smooth(double x) { return x / (1 + std::exp(-x)); }
+using Layer = std::array<float, kChoiceWidth>;
 
-double net(const Features& x) {
-  std::array<double, kChoiceWidth> first;
-  for (std::size_t i = 0; i < kChoiceWidth; ++i) {
-    double sum = kChoiceFirst[i].back();
-    for (std::size_t j = 0; j < x.size(); ++j) sum += kChoiceFirst[i][j] * x[j];
-    first[i] = smooth(sum);
+/// What a layer's neurons are given.
+template <std::size_t inputs>
+Layer sums(const std::array<float, inputs>& x, const std::array<Layer, inputs + 1>& weights) {
+  Layer out = weights[inputs];
+  for (std::size_t j = 0; j < inputs; ++j) {
+    for (std::size_t i = 0; i < kChoiceWidth; ++i) out[i] += weights[j][i] * x[j];
   }
-  double out = 0;
-  for (std::size_t i = 0; i < kChoiceWidth; ++i) {
-    double sum = kChoiceSecond[i].back();
-    for (std::size_t j = 0; j < kChoiceWidth; ++j) sum += kChoiceSecond[i][j] * first[j];
-    out += kChoiceLast[i] * smooth(sum);
-  }
+  return out;
+}
+
+Layer smooth(Layer x) {
+  for (float& value : x) value /= 1 + std::exp(-value);
+  return x;
+}
+
+float net(const Features& x) {
+  const Layer last = smooth(sums(smooth(sums(x, kChoiceFirst)), kChoiceSecond));
+  float out = 0;
+  for (std::size_t i = 0; i < kChoiceWidth; ++i) out += kChoiceLast[i] * last[i];
   return out;
 }
 
@@ -162,9 +169,9 @@ KernelOfAnyTile likely_kernel(const gemm::Context& c) {
   const std::vector<Cut> cuts = likely_cuts(p);
   constexpr double kFarBehind = 30;
   const Cut* best = nullptr;
-  double most = 0;
+  float most = 0;
   for (const Cut& one : cuts) {
-    const double score = net(features(p, one, std::max(-kFarBehind, one.likely - cuts.front().likely)));
+    const float score = net(features(p, one, std::max(-kFarBehind, one.likely - cuts.front().likely)));
     if (best != nullptr && score <= most) continue;
     best = &one;
     most = score;
