@@ -91,10 +91,11 @@ def write_drawn(root):
 RECORDINGS = {"products_drawn": "products", "products_second": "products_second", "products_third": "products_third",
               "one_row": "products_one_row", "products_fourth": "products_fourth", "products_fifth": "products_fifth",
               "products_sixth": "products_sixth", "products_ragged": "products_ragged", "products_one_turn": "products_one_turn",
-              "products_eighth": "products_eighth", "products_ninth": "products_ninth"}
+              "products_eighth": "products_eighth", "products_ninth": "products_ninth",
+              "products_tenth": "products_tenth"}
 ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",), "products_fifth": ("heldout",),
              "products_sixth": ("heldout",), "products_one_turn": ("train",), "products_eighth": ("heldout",),
-             "products_ninth": ("heldout",)}
+             "products_ninth": ("heldout",), "products_tenth": ("heldout",)}
 # of a draw whose sides were recorded on a card each
 HELD_OUT_RECORDINGS = {"products_ragged": "products_seventh"}
 FEW_ROWS = 32
