@@ -159,7 +159,10 @@ bool was_asked_for(const gemm::Context& c) {
   constexpr double kLeastRows = 32, kLeastColumns = 512, kLeastDepth = 512;
   const GemmTask& t = c.task;
   const bool plain = t.batch <= 1 && t.weight_bytes == t.input_bytes && t.input_bytes == bytes_of(t.math);
-  return plain && t.m >= kLeastRows && t.n >= kLeastColumns && t.k >= kLeastDepth;
+  // of more turns the tile matters little, and the energies of tensor units are found with what the search takes there
+  constexpr double kMostTurns = 7, kTile = 128 * 128;
+  const bool few_turns = t.m * t.n <= kMostTurns * kTile * c.rates.sm_count;
+  return plain && few_turns && t.m >= kLeastRows && t.n >= kLeastColumns && t.k >= kLeastDepth;
 }
 
 KernelOfAnyTile likely_kernel(const gemm::Context& c) {

@@ -23,7 +23,8 @@ struct KernelOfAnyTile {
 /// likely, a net of two layers which of these it is (70 of 100 answers that were left out).
 KernelOfAnyTile likely_kernel(const gemm::Context& context);
 
-/// Whether a product is one of those that it was asked for: no batch, both operands of the type of the maths, 32 rows and more.
+/// Whether a product is one of those that it was asked for: no batch, both operands of the type of the maths, 32 rows and more,
+/// seven turns of the SMs at the most.
 bool was_asked_for(const gemm::Context& context);
 
 }  // namespace plumbline::cublas
