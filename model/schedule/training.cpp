@@ -1,6 +1,7 @@
 #include "model/schedule/training.hpp"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "model/schedule/zero_bubble.hpp"
@@ -119,31 +120,52 @@ class Waves {
   }
 
   Seconds run() {
-    for (std::int64_t wave = 0; wave < micro_batches_; ++wave) {
-      backward(std::max<std::int64_t>(0, count_ - wave), count_);
-      forward();
-    }
+    for (std::int64_t wave = 0; wave < micro_batches_; wave += kBeside) several(wave);
     for (std::int64_t wave = micro_batches_; wave < micro_batches_ + count_; ++wave) {
-      backward(0, std::min(count_, micro_batches_ + count_ - wave));
+      backward(static_cast<std::size_t>(std::min(count_, micro_batches_ + count_ - wave)));
     }
     return *std::max_element(free_.begin(), free_.end());
   }
 
  private:
-  /// One turn of each of these stages: of a micro-batch whose gradient the stage behind made in the wave before. The last
-  /// stage reads its own forward turn.
-  void backward(std::int64_t first, std::int64_t end) {
-    for (auto s = static_cast<std::size_t>(first); s < static_cast<std::size_t>(end); ++s) {
-      free_[s] = std::max(free_[s], gradient_[s + 1]) + backward_[s];
-      gradient_[s] = free_[s];
+  /// Waves that are followed side by side, each a stage behind the one before: a processor waits for one's maxima and sums, and
+  /// works on the others' meanwhile.
+  static constexpr std::int64_t kBeside = 4;
+
+  /// At a step each wave is at the stage behind the one that the wave behind it is at. From the step on at which the first wave
+  /// has gradients to work on, all have.
+  void several(std::int64_t wave) {
+    const std::int64_t waves = std::min(kBeside, micro_batches_ - wave), gradients = count_ - wave;
+    std::array<Seconds, kBeside> before{};  // when the stage in front ends its forward turn, by wave
+    std::int64_t step = 0;
+    if (waves == kBeside) {
+      for (; step < std::min(kBeside - 1, count_); ++step) turns(step, 0, step + 1, step >= gradients, before);
+      for (; step < std::min(gradients, count_); ++step) turns(step, 0, kBeside, false, before);
+      for (; step < count_; ++step) turns(step, 0, kBeside, true, before);
+    }
+    for (; step < count_ + waves - 1; ++step) {
+      const std::int64_t first = std::max<std::int64_t>(0, step - count_ + 1);
+      turns(step, first, std::min(waves, step + 1), step >= gradients, before);
     }
   }
 
-  void forward() {
-    Seconds before;
-    for (std::size_t s = 0; s < free_.size(); ++s) {
-      free_[s] = std::max(free_[s], before) + forward_[s];
-      before = free_[s];
+  /// Of waves `first` to `end`: the backward turn of a micro-batch whose gradient the stage behind made in the wave before (the
+  /// last stage reads its own forward turn), if there is one, and the forward turn behind it.
+  void turns(std::int64_t step, std::int64_t first, std::int64_t end, bool has_gradient,
+             std::array<Seconds, kBeside>& before) {
+    for (std::int64_t k = first; k < end; ++k) {
+      const auto s = static_cast<std::size_t>(step - k);
+      Seconds free = free_[s];
+      if (has_gradient) gradient_[s] = free = std::max(free, gradient_[s + 1]) + backward_[s];
+      Seconds& handed = before[static_cast<std::size_t>(k)];
+      handed = free_[s] = std::max(free, handed) + forward_[s];
+    }
+  }
+
+  /// One backward turn of each of the first stages.
+  void backward(std::size_t end) {
+    for (std::size_t s = 0; s < end; ++s) {
+      gradient_[s] = free_[s] = std::max(free_[s], gradient_[s + 1]) + backward_[s];
     }
   }
 

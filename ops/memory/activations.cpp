@@ -238,7 +238,8 @@ double stored_layer(const LayerSpec& l, const View& v) {
   if (v.eager()) bytes += v.tokens * v.element * v.hidden * further_inputs(l, v);
   if (l.mixer) bytes += l.mixer->stored(v.self_load()) + stored_views(l, v) + stored_biased(l, v) + stored_scores(l, v);
   bytes += stored_head_norms(l, v) + stored_inner_dropout(l, v);
-  if (v.eager() && v.dropout && l.mixer && v.source.keeps_mixed) bytes -= v.tokens * v.hidden;  // a mask that is not made
+  if (v.eager() && v.dropout && l.mixer && v.source.keeps_mixed)
+    bytes -= v.tokens * v.hidden;  // a mask that is not made
   if (l.cross) bytes += l.cross->stored(v.cross_load());
   if (l.cross && v.autocast()) bytes += 2 * v.cross_tokens * v.element * v.hidden;  // casts of the encoder's output
   if (l.ffn) bytes += stored_ffn(*l.ffn, v);
