@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<std::string_view, kStepNames> kStep{
     "w",     "batch", "seqs",  "fresh",       "cached", "p",     "tied",    "adds",    "vocab",   "width", "block",
-    "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors", "again"};
+    "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors", "again", "made"};
 
 /// What the rules ask of the step.
 struct Asked {
@@ -25,7 +25,7 @@ struct Asked {
   double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, heads = 0;
   double drops = 0;
   double scores_drop = 0, rotary = 1;
-  double table = 0, undrawn = 0, stacked = 0, tensors = 0;
+  double table = 0, undrawn = 0, stacked = 0, tensors = 0, made = 0;
   bool autocast = false;
   std::string_view activation{};
   bool decode() const { return workload.phase == Phase::decode; }
@@ -47,6 +47,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
     return asked;
   }
   const auto parts = static_cast<double>(graph.pipeline.micro_batches);
+  const DType base = w.precision_given ? w.precision.output : DType::bf16;
   return {w,
           model_type,
           bits(w.training.gradient) / 8.0,
@@ -64,7 +65,8 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           v.undrawn,
           v.stacked,
           whole_tensors(graph, w.parallel),
-          w.training.autocast(w.precision_given ? w.precision.output : DType::bf16),
+          bits(w.training.made_gradient(base)) / 8.0,
+          w.training.autocast(base),
           v.activation};
 }
 
@@ -102,7 +104,8 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
                                asked.undrawn,
                                asked.stacked,
                                asked.tensors,
-                               w.phase == Phase::train && w.training.recompute == Recompute::full ? 1.0 : 0.0});
+                               w.phase == Phase::train && w.training.recompute == Recompute::full ? 1.0 : 0.0,
+                               asked.made});
 }
 
 /// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands

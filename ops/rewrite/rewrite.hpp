@@ -37,8 +37,10 @@ namespace plumbline {
 ///   undrawn  share of its rows that no token of the step is
 ///   stacked  experts of a layer, whose matrices lie in one tensor
 ///   tensors  that lists of the update hold, where a rank has all of each; else 0
+///   made     bytes of an element of the gradients that products make: of a parameter, or, sharded with wider shares, of what
+///            is gathered
 ///   again    1 where layers are computed again in the backward pass (gradient checkpointing), else 0
-inline constexpr std::size_t kStepNames = 21;
+inline constexpr std::size_t kStepNames = 22;
 
 /// What rules ask of the model.
 struct Vocabulary {
