@@ -147,6 +147,20 @@ bool is_servers_own(const Op& op) {
          std::holds_alternative<MlaDecode>(op) || std::holds_alternative<Moe>(op);
 }
 
+/// Of attention that is neither SGLang's nor PyTorch's own choice.
+StackChoice of_attention(StackChoice choice, const Measurement& row) {
+  // which kernels vLLM takes goes by the card
+  if (row.origin.stack.rfind("vllm", 0) == 0 && choice.name == "trt-llm") choice.name = "vllm";
+  if (row.origin.stack.rfind("vllm", 0) == 0) return choice;
+  for (const char* stack : {"torch", "flash-attention", "infersim"}) {
+    if (row.origin.stack.rfind(stack, 0) == 0) choice.attention = "flash_attention";
+  }
+  // kernel_benchmark/flashinfer_mha_decode.py; its prompts are fa3_mha_prefill.py's
+  const bool decodes = op_name(row.what.op) == "attention_decode";
+  if (decodes && row.origin.stack.rfind("infersim", 0) == 0) choice.attention = "flashinfer";
+  return choice;
+}
+
 }  // namespace
 
 StackChoice stack_of(StackChoice choice, const Measurement& row, const std::string& gpu) {
@@ -201,16 +215,7 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
     return choice;
   }
   if (op_name(row.what.op) != "attention_prefill" && op_name(row.what.op) != "attention_decode") return choice;
-  // which kernels vLLM takes goes by the card
-  if (row.origin.stack.rfind("vllm", 0) == 0 && choice.name == "trt-llm") choice.name = "vllm";
-  if (row.origin.stack.rfind("vllm", 0) == 0) return choice;
-  for (const char* stack : {"torch", "flash-attention", "infersim"}) {
-    if (row.origin.stack.rfind(stack, 0) == 0) choice.attention = "flash_attention";
-  }
-  // kernel_benchmark/flashinfer_mha_decode.py; its prompts are fa3_mha_prefill.py's
-  const bool decodes = op_name(row.what.op) == "attention_decode";
-  if (decodes && row.origin.stack.rfind("infersim", 0) == 0) choice.attention = "flashinfer";
-  return choice;
+  return of_attention(std::move(choice), row);
 }
 
 Op as_called(const Measurement& row) {
