@@ -12,6 +12,7 @@
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "model/stacks/cublas/answers.hpp"
+#include "model/stacks/cublas/choice.hpp"
 #include "model/stacks/cublas/lane_answers.hpp"
 #include "model/stacks/cublas/xmma.hpp"
 #include "ops/shape/shapes.hpp"
@@ -144,6 +145,30 @@ TEST(CublasChoices, SumsOfPartsOfScaledProductsFitTheWorkspace) {
   EXPECT_EQ(parts("M=56;N=1280;K=7680"), 2);
   EXPECT_EQ(parts("M=56;N=1280;K=5120"), 1) << "40 steps are no two parts of more than 20";
   EXPECT_EQ(parts("M=32;N=4096;K=14336"), 1) << "two sums are 1 MiB, and 16 bytes are wanted beside them";
+}
+
+/// What the library was asked for, at its edges: 32 rows, 512 columns, a depth of 512, operands of the type of the maths, no batch,
+/// seven turns of tiles of 128 x 128 on 132 SMs (3696 x 4096).
+TEST(CublasChoices, TheNetIsAskedForWhatTheLibraryWasAskedFor) {
+  const Machine machine = machines().get({"h200_sxm", MachineOptions{"hf-sdpa"}});
+  const FamilyScalars family{};
+  const auto asked = [&](double m, double n, double k, double weight_bytes = 2, double batch = 1) {
+    GemmTask task;
+    task.m = m;
+    task.n = n;
+    task.k = k;
+    task.weight_bytes = weight_bytes;
+    task.batch = batch;
+    return cublas::was_asked_for({task, machine.rates(), family, family, machine.rates().path, {}});
+  };
+  EXPECT_TRUE(asked(32, 512, 512));
+  EXPECT_FALSE(asked(31, 512, 512));
+  EXPECT_FALSE(asked(32, 511, 512));
+  EXPECT_FALSE(asked(32, 512, 511));
+  EXPECT_FALSE(asked(32, 512, 512, 1)) << "weights of a byte";
+  EXPECT_FALSE(asked(32, 512, 512, 2, 2)) << "a batch";
+  EXPECT_TRUE(asked(3696, 4096, 512));
+  EXPECT_FALSE(asked(3697, 4096, 512));
 }
 
 struct RecordedTile {
