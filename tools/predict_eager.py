@@ -49,7 +49,7 @@ def group_of(name, op, phase):
     if "lm_head" in name and re.search("_cap$|scale$", part):
         return "loss"
     written_out = "fp32|copy|turn|scale|scores|context|softmax|drop|times_weights|add_mask|all$|zero$|choose|least|see$|behind|bias|d_d[kvqp]$"
-    if re.match("(cross_)?attention", name) and not re.search("repeat|seen|sum_|" + written_out, part):
+    if re.match("(cross_)?attention", name) and not re.search("repeat|seen|sum_|pad|" + written_out, part):
         return "attention"
     if op in ("gemm", "grouped_gemm") or re.search("^(clear|prepare)$", part) and "proj" in name:
         return "matrix"

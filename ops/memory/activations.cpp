@@ -161,14 +161,17 @@ double stored_norm(NormKind norm, const View& v, bool behind_product = false) {
 }
 
 /// The values that attention keeps hold the joined result of queries, keys and values alive; queries that were joined lie head by
-/// head, and so does attention's result, of which the output's product keeps a copy by tokens.
+/// head, and so does attention's result, of which the output's product keeps a copy by tokens. Heads whose width is no multiple of
+/// 8 are kept as wide as they are filled up for the kernel, and the output's product has a copy without that.
 double stored_views(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
   if (!v.eager() || attention == nullptr) return 0;
   const double queries = d(attention->q_heads * attention->qk_dim), keys = d(attention->kv_heads * attention->qk_dim);
-  const bool copied = (v.source.turns_part || l.rotary < 1) && v.flash();   // written out it lies by tokens
+  const double pad = v.flash() ? d((8 - attention->qk_dim % 8) % 8) : 0;
+  const double filled = 2 * pad * d(attention->q_heads + attention->kv_heads);
+  const bool copied = (v.source.turns_part || l.rotary < 1 || pad > 0) && v.flash();  // written out it lies by tokens
   const bool views = v.source.views && (v.flash() || v.tokens <= v.q_len);  // products of several sequences copy values
-  return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0));
+  return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0) + filled);
 }
 
 /// Norms of heads that are a kernel of LayerNorm (Persimmon) keep two numbers a head, and of their input, a view of the joined

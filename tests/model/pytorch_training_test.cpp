@@ -210,6 +210,34 @@ TEST(PytorchTraining, AMaskAndDroppedScoresGoTogether) {
   EXPECT_EQ(kept.count("ffn_dropout.drop"), 1U) << "what layers add is dropped all the same";
 }
 
+/// Open-LLaMA-3B's heads of 100 columns as an iteration of two.eighteenth ran them, for each of two layers; a token of a layer
+/// keeps four columns more a head of queries, keys, values and result, and the result once more without them.
+TEST(PytorchTraining, HeadsOfOddWidthAreFilledUp) {
+  const auto of_width = [](std::int64_t width) {
+    return parse_llm(R"({"model_type": "llama", "hidden_size": 3200, "intermediate_size": 8640, "num_hidden_layers": 2,
+                         "num_attention_heads": 32, "vocab_size": 32000, "head_dim": )" +
+                         std::to_string(width) + "}",
+                     "", "toy");
+  };
+  const auto runs = [&](std::int64_t width) {
+    return executions(predict(of_width(width), training(6, 1024), h200("hf-sdpa"), RunOptions{Runtime::eager}));
+  };
+  const auto filled = runs(100), as_is = runs(104);
+  for (const char* launch : {"clear_padded_queries", "pad_queries", "cut_pad", "d_clear_padded_gradient", "d_pad_gradient",
+                             "d_gradient_behind", "d_result_behind", "d_cut_query_pad", "d_values_behind"}) {
+    EXPECT_EQ(filled.at("attention." + std::string(launch)), 2) << launch;
+    EXPECT_EQ(as_is.count("attention." + std::string(launch)), 0U) << launch;
+  }
+  EXPECT_EQ(filled.at("attention.pad_keys"), 4) << "and values";
+  EXPECT_EQ(filled.at("attention.d_cut_key_pad"), 4);
+  const auto kept = [&](std::int64_t width) {
+    Workload w = training(6, 1024);
+    train_eagerly(w);
+    return memory_need(of_width(width), w).activations.in(units::B) / (6 * 1024);
+  };
+  EXPECT_NEAR(kept(104) - kept(100), -2 * 2 * 32 * 100, 1) << "as wide, but the result without what filled it up";
+}
+
 /// modeling_gemma2.py, modeling_olmo2.py: weights multiply in fp32, so that the normalized rows are kept in fp32.
 TEST(PytorchTraining, NormsInFp32KeepFp32) {
   const auto kept = [](std::size_t layers) {

@@ -14,6 +14,13 @@ bool prefers_cudnn(const Rates& m) {
   return unit == MatrixUnit::wgmma || unit == MatrixUnit::tcgen05 || unit == MatrixUnit::mfma;
 }
 
+/// check_cudnn_tensor_shapes() of aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; others are padded for FlashAttention-2,
+/// which is launches of their own (data/launches/transformers*.json).
+bool cudnn_takes_widths(const AttentionPrefill& s) {
+  constexpr std::int64_t kStep = 8;
+  return s.qk_dim % kStep == 0 && s.v_dim % kStep == 0;
+}
+
 bool flash2_takes(const AttentionPrefill& s, const Rates& m) {
   const bool widths = s.qk_dim == s.v_dim && s.qk_dim <= kWidestOfFlash2;
   return runs_sm80_kernels(m) && bits(s.dtype) <= 16 && widths && !s.masked && (!s.causal || s.q_len == s.kv_len);
@@ -26,7 +33,7 @@ bool runs_sm80_kernels(const Rates& m) { return m.gpu.sm.async_copy != AsyncCopy
 SdpaKernel sdpa_kernel(const AttentionPrefill& s, const Rates& m) {
   // kernels behind cuDNN's do not know heads that share keys where FlashAttention-2 can't run
   const bool shared_keys = s.q_heads != s.kv_heads;
-  if (prefers_cudnn(m) && (bits(s.dtype) <= 16 || shared_keys)) return SdpaKernel::cudnn;
+  if (prefers_cudnn(m) && cudnn_takes_widths(s) && (bits(s.dtype) <= 16 || shared_keys)) return SdpaKernel::cudnn;
   return flash2_takes(s, m) ? SdpaKernel::flash2 : SdpaKernel::efficient;
 }
 

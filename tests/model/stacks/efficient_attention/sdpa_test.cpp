@@ -51,6 +51,15 @@ TEST(Sdpa, FlashAttention2RefusesMatricesWideHeadsAndSinglePrecision) {
   EXPECT_EQ(kernel("h200_sxm", s), SdpaKernel::efficient);
 }
 
+TEST(Sdpa, WidthsBesideMultiplesOf8AreFlashAttention2s) {
+  EXPECT_EQ(kernel("h200_sxm", prompt(100)), SdpaKernel::flash2);
+  EXPECT_EQ(kernel("h200_sxm", prompt(104)), SdpaKernel::cudnn);
+  EXPECT_EQ(kernel("b200_sxm", prompt(100)), SdpaKernel::flash2);
+  AttentionPrefill masked = prompt(100);
+  masked.masked = true;
+  EXPECT_EQ(kernel("h200_sxm", masked), SdpaKernel::efficient);
+}
+
 TEST(Sdpa, GradientsOf193To224ColumnsAreRefusedOnSmallSms) {
   const auto gradients = [](const char* gpu, std::int64_t width) {
     return sdpa_kernel(backward_of(prompt(width)), on(gpu).rates());
