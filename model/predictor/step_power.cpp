@@ -80,7 +80,14 @@ void add_up_energy(StepPrediction& out, const Rates& m, std::span<const double> 
 void reprice(StepPrediction& out, const Machine& machine, const RunOptions& options, SideBySide& side_by_side,
              std::span<const double> shares) {
   const Rates& m = machine.rates();
-  for (std::size_t i = 0; i < out.nodes.size(); ++i) reprice(out.nodes[i].op, m, shares[i]);
+  for (std::size_t i = 0; i < out.nodes.size(); ++i) {
+    NodePrediction& n = out.nodes[i];
+    if (!out.graph.side_by_side && n.first < i && shares[i] == shares[n.first]) {
+      n.op = out.nodes[n.first].op;
+    } else {
+      reprice(n.op, m, shares[i]);
+    }
+  }
   set_gaps(out, machine, options.runtime, out.between_steps);
   exchange_beside(out, m, Stages::one);
   side_by_side(out);
@@ -150,13 +157,17 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   shares.assign(shares.size(), m.clock_limit);
   if (m.clock_mode == ClockMode::steady) {
     const Watts aim = m.power->regulator_aim * m.power_cap;
-    const auto time_at = [&](double tried) { return step_time_at(out, machine, options, side_by_side, tried); };
+    double told = 0;  // of which share the step's times are
+    const auto time_at = [&](double tried) {
+      told = tried;
+      return step_time_at(out, machine, options, side_by_side, tried);
+    };
     StepPhases phases(out, m, energies);
     const double share = settled_clock_share(*m.power, aim, run, out.uncapped, time_at);
     if (phases.regulated()) {
       const double first = share < 1 ? share : kLowerShare;
       for (const double lower : {first, kLowerShare * first}) {
-        time_at(lower);
+        if (told != lower) time_at(lower);
         phases.tell(out, lower);
       }
       shares = phases.clocks(share);

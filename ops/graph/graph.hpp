@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <set>
+#include <unordered_set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -107,7 +107,7 @@ struct Graph {
   std::int64_t ranks = 1;     ///< GPUs that the step runs on
   std::int64_t together = 1;  ///< of them, those that wait for one another in each step
   /// Names of nodes that were made for this graph; copies share them.
-  using Names = std::set<std::string>;
+  using Names = std::unordered_set<std::string>;
   std::shared_ptr<Names> names;
 };
 

@@ -127,6 +127,7 @@ Op made_in(const LaunchRule& rule, const Op& source) {
   return op;
 }
 
+/// A rule gives all keys that its operator requires (parse_rewrites).
 Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>& values) {
   if (rule.op == nullptr) return node.op;
   Op op = made_in(rule, node.op);
@@ -138,12 +139,13 @@ Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>
                      "' is no number");
     }
     each.key->set(shape, each.key->type == KeyType::percent ? value : std::round(value));
+    check_key(op, *each.key);
   }
   // However a framework keeps wide weights, those of 8 bits and less are put in the order that their kernels read.
   if (auto* product = std::get_if<Gemm>(&op); product != nullptr && bits(product->precision.weight) <= 8) {
     product->layout = WeightLayout::nk;
   }
-  check(op);
+  check_relations(op);
   return op;
 }
 
@@ -234,6 +236,8 @@ class Rewriting {
   Rewriting(Graph& graph, const Rewrites& rewrites, const Asked& asked)
       : graph_(graph), rewrites_(rewrites), asked_(asked), names_(graph) {
     before_.swap(graph.nodes);
+    constexpr std::size_t kLaunchesOfNode = 4;  // so many that the list is seldom moved
+    graph.nodes.reserve(kLaunchesOfNode * before_.size());
     last_of_.resize(before_.size(), -1);
     for (const NodeRule& rule : rewrites.rules) {
       const NodeRule::Source source{asked.model_type, asked.activation};
@@ -306,7 +310,7 @@ class Rewriting {
       if (i == ending_.product && launch.in_call) continue;
       const std::int64_t times = times_of(launch, source, values_);
       if (times == 0) continue;
-      Node made = node;
+      Node& made = graph_.nodes.emplace_back(node);
       made.count = node.count * times;
       made.op = launch_of(launch, source, values_);
       made.name = names_.name(source.name, rule.pass == Pass::backward, launch.name);
@@ -316,7 +320,6 @@ class Rewriting {
       made.calls = launch.calls;
       made.waits = launch.waits;
       made.depends = waits;
-      graph_.nodes.push_back(made);
       last_of_[i] = static_cast<int>(graph_.nodes.size()) - 1;
       waits = {last_of_[i], -1};
     }

@@ -293,13 +293,6 @@ bool names_key(std::string_view text, std::string_view key) {
   return false;
 }
 
-// --- what must hold between keys -----------------------------------------------------------------------------------
-
-void check_relations(const Op& op) {
-  if (const char* complaint = too_large(op)) fail(op_name(op), complaint);
-  if (const char* complaint = broken_relation(op)) fail(op_name(op), complaint);
-}
-
 // --- writing -------------------------------------------------------------------------------------------------------
 
 void append_value(std::string& out, const Key& key, double value) {
@@ -350,16 +343,23 @@ const char* too_large(const Op& op) {
   return size.products >= kMostProducts ? "shape too large, expected below 2^62 multiply-adds" : nullptr;
 }
 
-void check(const Op& op) {
+void check_relations(const Op& op) {
+  if (const char* complaint = too_large(op)) fail(op_name(op), complaint);
+  if (const char* complaint = broken_relation(op)) fail(op_name(op), complaint);
+}
+
+void check_key(const Op& op, const Key& key) {
   const void* shape = shape_address(op);
-  for (const Key& key : keys_of(op)) {
-    const double value = key.get(shape);
-    const auto [least, most] = limits_of(key.type);
-    if (value >= static_cast<double>(least) && value <= static_cast<double>(most)) continue;
-    if (!key.required && value == key.usual(shape)) continue;
-    fail(op_name(op), key_label(key.name) + ": expected a number from " + std::to_string(least) + " to " +
-                          std::to_string(most) + ", found " + format_exact(value));
-  }
+  const double value = key.get(shape);
+  const auto [least, most] = limits_of(key.type);
+  if (value >= static_cast<double>(least) && value <= static_cast<double>(most)) return;
+  if (!key.required && value == key.usual(shape)) return;
+  fail(op_name(op), key_label(key.name) + ": expected a number from " + std::to_string(least) + " to " +
+                        std::to_string(most) + ", found " + format_exact(value));
+}
+
+void check(const Op& op) {
+  for (const Key& key : keys_of(op)) check_key(op, key);
   check_relations(op);
 }
 

@@ -9,6 +9,7 @@
 
 namespace plumbline {
 
+struct Key;
 struct Operator;
 
 /// Reads a shape: `key=value` pairs joined by ';' or ','. Keys are the contract's, any order, each once, whole numbers
@@ -21,6 +22,10 @@ Op parse_op(std::string_view op, std::string_view dtype, std::string_view shape)
 
 /// The same of an operator that was made in code: throws BadInput for a value that parse_op does not read.
 void check(const Op& op);
+/// The same of an operator whose other keys are as its kind makes them or were checked: of one key alone, and of what must hold
+/// between keys.
+void check_key(const Op& op, const Key& key);
+void check_relations(const Op& op);
 /// What is wrong with a shape whose sizes no int64 arithmetic holds; null: nothing.
 const char* too_large(const Op& op);
 
