@@ -130,7 +130,7 @@ class Cublas final : public Provider {
       if (task.weights_kn) require_layout(task, q);
       task.by_mma_sync = unpacks_by_mma_sync(dense->precision, q.rates) || runs_as_small_tf32(task, q);
       if (!gemm::whole_units(task) || runs_as_int8(task, q) || task.by_mma_sync) run_by_mma_sync(task, q.rates);
-      return price(task, "gemm", q, out);
+      return price(quickest(task, q), "gemm", q, out);
     }
     if (const auto* sparse = std::get_if<GemmSparse24>(&q.op)) {
       require_matrix_path(sparse->precision, q);
@@ -162,10 +162,23 @@ class Cublas final : public Provider {
     return q.families[cublas::kInt8].on_file && cublas::runs_as_int8(t, q.rates);
   }
 
+  static bool looks_at_all_plans(const Question& q) { return q.priced_alone && q.cutting == Cutting::by_time; }
+
   /// Where all plans are looked at none of them is taken for its shape.
   static bool runs_as_small_tf32(const GemmTask& t, const Question& q) {
-    const bool all_plans = q.priced_alone && q.cutting == Cutting::by_time;
-    return !all_plans && gemm::whole_units(t) && cublas::runs_as_small_tf32(t, q.rates);
+    return !looks_at_all_plans(q) && gemm::whole_units(t) && cublas::runs_as_small_tf32(t, q.rates);
+  }
+
+  /// Of two kinds of kernels for one product the quicker one, where all plans are looked at.
+  static GemmTask quickest(const GemmTask& t, const Question& q) {
+    if (!looks_at_all_plans(q) || !gemm::whole_units(t) || !cublas::runs_as_small_tf32(t, q.rates)) return t;
+    GemmTask usual = t;
+    usual.alone_flops = q.work.tensor.in(units::FLOP);
+    GemmTask small = usual;
+    small.by_mma_sync = true;
+    run_by_mma_sync(small, q.rates);
+    const Seconds of_usual = remembered(usual, q, plan_cublas_gemm).total;
+    return remembered(small, q, plan_cublas_gemm).total < of_usual ? small : t;
   }
 
   bool answer_dynamic(const GemmDynamic& s, const Question& q, Answer& out) const {
@@ -203,7 +216,7 @@ class Cublas final : public Provider {
     task.few_tiles = earlier_ && task.kind == GemmKind::dense;
     // cuBLAS itself picks as it would at the boost clock: by the settled one, 897 sustained rows on an H200 were predicted
     // worse (median 3.10 to 3.29 % and 2.82 to 3.06 %)
-    if (q.priced_alone && q.cutting == Cutting::by_time) task.alone_flops = q.work.tensor.in(units::FLOP);
+    if (looks_at_all_plans(q)) task.alone_flops = q.work.tensor.in(units::FLOP);
     const FamilyScalars& family = q.families[cublas::family_of(task, m, q.families)];
     const GemmChoice& choice = remembered(task, q, plan_cublas_gemm);
     out.sign(family, variant_of(task));
