@@ -151,6 +151,12 @@ double mask_clk(double scores, const Rates& m) {
   return kMaskOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
 }
 
+double end_check_clk(std::int64_t kv_len, double keys_of_step, double scores, const Rates& m) {
+  constexpr double kOps = 2;
+  const bool filled = kv_len % static_cast<std::int64_t>(keys_of_step) == 0;
+  return filled ? 0 : kOps * scores / (m.gpu.sm.fp32_flop_per_clk / 2);
+}
+
 Seconds time_of(const AttentionChoice& c, const Rates& m, const KeyCutting& how) {
   if (how.alone > Flops{}) {
     std::array<PlannedLaunch, 5> launches;

@@ -176,5 +176,10 @@ void prefill_traffic(Demand& demand, const AttentionPrefill& shape);
 double masked_blocks(const AttentionPrefill& shape, double queries, double keys, double visited);
 /// Clocks of one SM to mask a block of so many scores.
 double mask_clk(double scores, const Rates& rates);
+/// cuDNN holds each column against the end of the keys in every step, not in the last one alone, where they do not fill their last
+/// block: a compare and a select a score, hidden behind nothing. Forward passes with a causal mask do not, by their times: there
+/// the diagonal's mask cuts the same columns off. (H200, training rows of such lengths: 19 of forward passes without a mask, 36 of
+/// gradients of either kind.) 0 where keys fill whole blocks.
+double end_check_clk(std::int64_t kv_len, double keys_of_step, double scores, const Rates& rates);
 
 }  // namespace plumbline

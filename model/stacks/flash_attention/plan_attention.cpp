@@ -262,6 +262,7 @@ AttentionChoice plan_flash_prefill(const AttentionPrefill& asked, bool appends, 
   d.once_clk = masked_blocks(s, rows / packed, keys, d.plan.steps) * mask_clk(rows * keys, m) + c.family->start_clk;
   if (cut.dealt && is_fa3(m)) {
     d.once_clk += tile_loads_clk(tile, qk_dim, v_dim, bytes_of(s.dtype), m);
+    if (!s.causal) d.exposed_clk += end_check_clk(s.kv_len, keys, rows * keys, m);
     deal_tiles(d, blocks_of_tiles(s, tile, blocks), heads, m);
     const double first = static_cast<double>(d.plan.ctas) * (tile.rows + keys) * qk_dim * bytes_of(s.dtype);
     d.start = dram_time(first * units::B, Bytes{}, m);  // all CTAs wait for their first queries and keys

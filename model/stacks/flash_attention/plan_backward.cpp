@@ -224,6 +224,7 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   main.exposed_clk = family.step_clk * t.queries * t.keys / (128.0 * (fa3 ? 128 : 64));
   const ExposedLoads loads = cudnn ? loads_exposed(t, qk, v, s, m) : ExposedLoads{};
   main.exposed_clk += loads.step_clk;
+  if (cudnn) main.exposed_clk += end_check_clk(s.kv_len, t.keys, t.queries * t.keys, m);
   main.once_clk = masked_blocks(forward_of(s), t.queries, t.keys, main.plan.steps) * mask_clk(t.queries * t.keys, m) +
                   family.start_clk;
   // dQ's fp32 sums of a step are written to shared memory, and read there, before they go to L2
