@@ -58,7 +58,8 @@ std::vector<Measurement> published_rows(const BandSource& source, Half half, std
   const Protocols protocols = Protocols::beside(file);
   for (Measurement& row : read.rows) {
     const Protocol protocol = protocols.of(row.what.op, row.origin.stack);
-    if (protocol.alone || protocol.rotates_all || protocol.own_times_of_bits > 0 || protocol.around_layer > Seconds{})
+    if (protocol.alone || protocol.rotates_all || protocol.own_times_of_bits > 0 || protocol.without_clears ||
+        protocol.around_layer > Seconds{})
       row.origin.protocol = protocol;
   }
   if (half == Half::train) {

@@ -190,9 +190,15 @@ Protocol timed_among_gpus(const Op& op, std::string_view stack, std::string_view
 }
 
 void leave_out_gaps(const Op& op, const Protocol& p, const Machine& machine, OpPrediction& out) {
-  const auto* gemm = std::get_if<Gemm>(&op);
-  if (gemm == nullptr || bits(gemm->precision.math) != p.own_times_of_bits || out.launch_count != 1) return;
-  const double share = 1 - (machine.rates().gap_graph + out.launches[0].demand.gaps) / out.time;
+  Seconds left_out;
+  if (p.without_clears) {
+    for (int i = 0; i < out.launch_count; ++i) left_out += out.launches[static_cast<std::size_t>(i)].demand.gaps;
+  } else {
+    const auto* gemm = std::get_if<Gemm>(&op);
+    if (gemm == nullptr || bits(gemm->precision.math) != p.own_times_of_bits || out.launch_count != 1) return;
+    left_out = machine.rates().gap_graph + out.launches[0].demand.gaps;
+  }
+  const double share = 1 - left_out / out.time;
   for (Seconds* t : {&out.time, &out.low, &out.high}) *t *= share;
 }
 
@@ -231,6 +237,13 @@ Protocols::Protocols(const JsonValue& root) {
       rule.refuse_unknown_keys({"op", "stack", "own_times_of_bits", "why"});
       Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
       read.protocol.own_times_of_bits = rule.at("own_times_of_bits").as_number();
+      rules_.push_back(std::move(read));
+      continue;
+    }
+    if (rule.has("without_clears")) {
+      rule.refuse_unknown_keys({"op", "stack", "without_clears", "why"});
+      Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
+      read.protocol.without_clears = rule.at("without_clears").as_bool();
       rules_.push_back(std::move(read));
       continue;
     }

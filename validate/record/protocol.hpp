@@ -31,6 +31,8 @@ struct Protocol {
   /// Products of operands this wide are rows of launches' own times, without what lies between launches; 0: none.
   /// (Other types' kernels are fitted to such rows as they are.)
   double own_times_of_bits = 0;
+  /// Rows hold no memset that clears a counter before a kernel, nor what lies between the two; all else is theirs.
+  bool without_clears = false;
   /// Products of operands this wide are of zeros, which a cap leaves alone; 0: none.
   double zeros_of_bits = 0;
   /// What a program takes to issue a call where no graph holds it: the card waits for it, and a row says no less. Usually,

@@ -53,4 +53,11 @@ DealtInOrder deal_in_order(double heads, const std::vector<double>& steps_of_ite
   return dealt;
 }
 
+void clear_counter(Demand& d, const Rates& m) {
+  constexpr Seconds kClear = 0.86e-6 * units::s;
+  d.gaps = kClear + m.gap_graph;
+  d.serial_latency += d.gaps;
+  d.serial_latency_of = "to clear the counter that work is dealt out by";
+}
+
 }  // namespace plumbline

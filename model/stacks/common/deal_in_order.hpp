@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/engine/demand.hpp"
+#include "model/engine/rates.hpp"
 
 namespace plumbline {
 
@@ -20,5 +21,9 @@ inline constexpr double kBesideTheChain = 8;
 
 /// `heads` times the items of a head, one head behind the other; `once`: what an item takes beside its steps, in steps.
 DealtInOrder deal_in_order(double heads, const std::vector<double>& steps_of_items, double once, double sm_count);
+
+/// The counter is cleared by a memset before the launch, which takes as long as 160 recorded ones did (the median, H200 and H100),
+/// and what lies between two launches.
+void clear_counter(Demand& launch, const Rates& rates);
 
 }  // namespace plumbline

@@ -213,6 +213,7 @@ void deal_tiles(Demand& d, const std::vector<double>& blocks_of_tiles, double he
   d.dealt_clk = dealt.steps * step_clk + dealt.items * d.once_clk;
   d.exposed_clk = d.once_clk = 0;
   d.overlap = kBesideTheChain;
+  clear_counter(d, m);
 }
 
 /// Rows of scores that a CTA works on for `rows` packed queries: FA3's tiles are of 64 rows, a warpgroup's, or 128, whatever

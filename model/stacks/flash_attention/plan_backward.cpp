@@ -229,7 +229,10 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
                   family.start_clk;
   // dQ's fp32 sums of a step are written to shared memory, and read there, before they go to L2
   if (cudnn) main.smem_clk += 2 * t.queries * qk * halves * 4.0 / m.gpu.sm.smem_bytes_per_clk.in(units::B);
-  if (cudnn) deal(main, t, s, step_alone_clk(main), main.once_clk + loads.block_clk, m);
+  if (cudnn) {
+    deal(main, t, s, step_alone_clk(main), main.once_clk + loads.block_clk, m);
+    clear_counter(main, m);
+  }
   // a CTA an SM, by registers: the next block of the grid follows as soon as one has ended
   if (mma_sync) deal_second(main, t, s, qk * halves, v * halves, m, family);
   main.dram_read = ((q_values + keys + spilled * o_values) * es + per_row + spilled * per_row) * units::B;
