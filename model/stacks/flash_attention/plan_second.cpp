@@ -87,6 +87,58 @@ std::vector<CtaBatch> batches_of(const AttentionPrefill& s, const SecondTile& t,
   return batches;
 }
 
+/// The same where keys are cut: parts of a tile's keys are CTAs side by side, a head's tiles first, then its parts. Behind the
+/// diagonal a part has no keys, and its CTA returns as soon as it has written that; the part that the diagonal crosses has the mask.
+std::vector<CtaBatch> batches_of_parts(const AttentionPrefill& s, const SecondTile& t, const BlockCount& blocks,
+                                       double mask_steps, double parts) {
+  const double heads = static_cast<double>(s.batch * s.q_heads), masked = mask_steps * masked_of(s, t);
+  const double of_a_part = ceil_div(ceil_div(static_cast<double>(s.kv_len), t.keys), parts);
+  if (!s.causal) return {{of_a_part + masked, heads * blocks.tiles * parts}};
+  std::vector<CtaBatch> batches;
+  for (double head = 0; head < heads; ++head) {
+    for (double part = 0; part < parts; ++part) {
+      for (double i = 1; i <= blocks.tiles; ++i) {
+        const double last =
+            static_cast<double>(s.kv_len - s.q_len) + std::min(i * t.rows, static_cast<double>(s.q_len));
+        const double seen = ceil_div(last, t.keys) - part * of_a_part;
+        if (seen <= 0) continue;
+        batches.push_back({std::min(seen, of_a_part) + (seen <= of_a_part ? masked : 0), 1});
+      }
+    }
+  }
+  return batches;
+}
+
+/// A part leaves its sums in 32 bits, which the SM's port to L2 takes that long for.
+double partial_results_clk(const SecondTile& t, double v_dim, const Rates& m) {
+  const Bytes sums = t.rows * v_dim * 4.0 * units::B;
+  return (sums / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz);
+}
+
+/// The merge (flash_fwd_splitkv_combine_kernel): CTAs of 4, 8 or 16 rows by the width, each of which sums up what the parts leave
+/// behind one another. Of 40 recorded training launches (H200) the time is a chain once, so much of an SM for each CTA, and the
+/// partial sums by way of L2, all three added up: 7 % off in the median. Sums that L2 has no room for go to memory and come back.
+Demand merge_demand(double rows, double v_dim, double parts, double out_bytes, const Rates& m) {
+  constexpr double kChainClk = 3500, kCtaClk = 540;
+  const double rows_of_cta = std::fmod(v_dim, 128) == 0 ? 4 : std::fmod(v_dim, 64) == 0 ? 8 : 16;
+  const Bytes partials = rows * parts * (v_dim + 1) * 4.0 * units::B;
+  const Bytes spilled = std::max(Bytes{}, partials - m.l2_capacity);
+  Demand d;
+  d.plan.ctas = static_cast<std::int64_t>(ceil_div(rows, rows_of_cta));
+  d.plan.ctas_per_sm = 8;
+  d.plan.threads = 128;
+  const double ctas = static_cast<double>(d.plan.ctas);
+  d.l2 = partials / ctas;
+  d.partials = d.dram_read = d.dram_write = spilled;
+  d.dram_write += rows * v_dim * out_bytes * units::B;
+  const Seconds moved = partials / m.l2 + dram_time(spilled, spilled, m);
+  d.dealt_clk = kCtaClk * ctas / m.sm_count + moved.in(units::s)*m.clock.in(units::Hz);
+  d.serial_latency = kChainClk / m.clock;
+  d.serial_latency_of = "to find the weights of the parts";
+  d.overlap = kBesideTheChain;
+  return d;
+}
+
 /// The kernel that can cut keys, with tiles of 64 queries; 1: keys are whole, and so are its tiles.
 double parts_of(const AttentionPrefill& s, double width, const Rates& m) {
   constexpr double kSplitRows = 64;
@@ -147,6 +199,18 @@ double flash_attention::second_mask_clk(double scores, const Rates& m) {
   return kClkOfInstruction * kMaskOps * scores / static_cast<double>(m.gpu.sm.warp_size) / kSmQuarters;
 }
 
+namespace {
+
+/// CTAs that begin together wait for their queries and for the first keys of their heads to come from memory; the latency is the start's.
+Seconds first_loads(const AttentionPrefill& s, const SecondTile& t, double qk_dim, double ctas, double ctas_of_head,
+                    const Rates& m) {
+  const double queries = std::min(ctas * t.rows, static_cast<double>(s.batch * s.q_heads * s.q_len));
+  const double keys = ceil_div(ctas, ctas_of_head) * std::min(t.keys, static_cast<double>(s.kv_len));
+  return dram_time((queries + keys) * qk_dim * bytes_of(s.dtype) * units::B, Bytes{}, m);
+}
+
+}  // namespace
+
 AttentionChoice plan_second_prefill(const AttentionPrefill& s, const Rates& m, const FamilyScalars& family,
                                     const FamilyScalars& merge) {
   const double qk_dim = second_width(s.qk_dim), v_dim = second_width(s.v_dim), width = std::max(qk_dim, v_dim);
@@ -167,19 +231,20 @@ AttentionChoice plan_second_prefill(const AttentionPrefill& s, const Rates& m, c
   d.plan.threads = static_cast<std::int64_t>(tile.warps) * m.gpu.sm.warp_size;
   d.plan.steps = d.plan.longest = std::max(1.0, blocks.total / blocks.tiles / parts);
   const SecondStep step = step_demand(d, tile, qk_dim, v_dim, s.dtype, m);
-  const SmShare share = share_of(step, tile, held, family);
+  SmShare share = share_of(step, tile, held, family);
+  if (parts > 1) share.start_clk += partial_results_clk(tile, v_dim, m);
   const double masks = second_mask_clk(tile.rows * tile.keys, m) * held / share.step_clk[share.resident - 1];
   std::vector<CtaBatch> batches = batches_of(s, tile, blocks, masks, held * m.sm_count);
-  // parts of a tile's keys are CTAs side by side
-  if (parts > 1)
-    batches = {{ceil_div(blocks.longest, parts) + masks * masked_of(s, tile), static_cast<double>(d.plan.ctas)}};
+  if (parts > 1) batches = batches_of_parts(s, tile, blocks, masks, parts);
   d.dealt_clk = clocks_of(batches, m.sm_count, share);
   d.overlap = kBesideTheChain;
+  d.start = first_loads(s, tile, qk_dim, std::min(static_cast<double>(d.plan.ctas), held * m.sm_count),
+                        blocks.tiles * parts, m);
   prefill_traffic(d, s);
   if (parts <= 1) return c;
   c.combines = true;
   const double rows = static_cast<double>(s.batch * s.q_heads * s.q_len);
-  c.combine = combine_demand(rows, static_cast<double>(s.v_dim), parts, output_bytes_of(s.dtype), m);
+  c.combine = merge_demand(rows, v_dim, parts, output_bytes_of(s.dtype), m);
   d.dram_write = Bytes{};
   return c;
 }
