@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Times each launch of scaled_dot_product_attention, forward and backward, at drawn sizes, kernel by kernel with its grid.
 
-    tools/trace_attention_drawn.py draw --seed N --out POINTS.csv [--sweep] [--wide]
+    tools/trace_attention_drawn.py draw --seed N --out POINTS.csv [--sweep] [--wide] [--any]
     tools/trace_attention_drawn.py trace --points POINTS.csv --out FILE.jsonl [--seconds S] [--device cpu]
 
 `draw` writes B, Hq, Hkv, D, S, causal, type, by (cudnn, flash, efficient), in the order in which they are to be run; `--sweep`
 puts grids of heads x sequences that do not fill the SMs before what is drawn, `--wide` draws more widths and types of the
-memory-efficient kernels, and adds `bias`: 0 none, 1 a matrix for each head and sequence added to the scores, 2 one for all.
+memory-efficient kernels, and adds `bias`: 0 none, 1 a matrix for each head and sequence added to the scores, 2 one for all;
+`--any` draws lengths of any number, and few heads.
 `trace` writes a line a point: kernels of both passes, each [name, grid, block, shared memory, launches a call, median, least,
 largest in microseconds] of three calls after one, and the registers of a thread by kernel. Before each pass 256 MiB are read,
 so that L2 holds none of its operands and nothing waits to be written back. Operands lie as projections leave them, [B, S, H, D].
@@ -67,12 +68,31 @@ def drawn_wide(rng, by, count):
         yield batch, heads, heads // rng.choice(groups), width, tokens, causal, kind, by, bias
 
 
+def drawn_any(rng, by, count):
+    """Lengths of any number, few to many; every third one whole blocks of 128."""
+    widths = {"cudnn": (64, 64, 128, 128, 96, 192, 256), "flash": (32, 64, 64, 96, 128, 128, 192, 256), "efficient": (64, 128)}[by]
+    found = 0
+    while found < count:
+        heads, batch, width = rng.choice((2, 4, 8, 12, 16, 24, 32, 40)), rng.choice((1, 1, 1, 2, 3, 4, 8)), rng.choice(widths)
+        tokens = int(round(2 ** rng.uniform(7, 12.5)))
+        if rng.random() < 1 / 3:
+            tokens = (tokens + 127) // 128 * 128
+        groups = [g for g in (1, 1, 2, 4, heads) if heads % g == 0] if by != "efficient" else [1]
+        if batch * heads * tokens * tokens * width > 5e10:
+            continue
+        found += 1
+        yield batch, heads, heads // rng.choice(groups), width, tokens, int(rng.random() < 0.5), "bf16", by, 0
+
+
 def draw(args):
     rng = random.Random(args.seed)
     points = [(*p, 0) for p in swept()] if args.sweep else []
     for by in ("cudnn", "flash", "efficient"):
         count = getattr(args, by)
-        points += list(drawn_wide(rng, by, count)) if args.wide else [(*p, 0) for p in drawn(rng, by, count)]
+        if args.any:
+            points += drawn_any(rng, by, count)
+        else:
+            points += list(drawn_wide(rng, by, count)) if args.wide else [(*p, 0) for p in drawn(rng, by, count)]
     points = list(dict.fromkeys(points))
     rng.shuffle(points)
     with open(args.out, "w", newline="", encoding="ascii") as f:
@@ -215,6 +235,7 @@ def main():
     drawing.add_argument("--out", required=True)
     drawing.add_argument("--sweep", action="store_true")
     drawing.add_argument("--wide", action="store_true")
+    drawing.add_argument("--any", action="store_true")
     drawing.add_argument("--cudnn", type=int, default=200)
     drawing.add_argument("--flash", type=int, default=70)
     drawing.add_argument("--efficient", type=int, default=50)
