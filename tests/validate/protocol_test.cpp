@@ -111,6 +111,23 @@ TEST(Protocol, OwnTimesHoldNoGaps) {
   EXPECT_EQ(left_out(narrow), Seconds{});
 }
 
+/// The memset before cuDNN's kernel, and what lies between the two.
+TEST(Protocol, RowsWithoutClearsLeaveOutTheMemsetAlone) {
+  const Protocol p =
+      Protocols::parse(R"({"rules": [{"op": "attention_prefill", "stack": "a", "without_clears": true}]})", "text")
+          .of("attention_prefill", "a");
+  const Machine m = make_machine(load_gpu("h200_sxm"), MachineOptions{"hf-sdpa"});
+  const Op op = AttentionPrefill{1, 32, 32, 128, 128, 2048, 2048, true};
+  Predictor predictor;
+  OpPrediction out;
+  predictor.predict(op, m, out);
+  const Seconds before = out.time;
+  const double width = (out.high - out.low) / before;
+  leave_out_gaps(op, p, m, out);
+  EXPECT_NEAR((before - out.time - m.rates().gap_graph).in(units::us), 0.86, 0.01);
+  EXPECT_NEAR((out.high - out.low) / out.time, width, 1e-9);
+}
+
 TEST(Protocol, CollectivesArePricedAsTheyWereCalled) {
   const auto m = make_machine(load_gpu("h200_sxm"), MachineOptions{"own"});
   const Protocols rules = Protocols::parse(

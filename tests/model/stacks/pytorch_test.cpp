@@ -87,6 +87,13 @@ TEST(PyTorch, AShortCausalMaskSavesLittleAsLongTilesComeLast) {
   EXPECT_LT(share(8192), 0.65);
 }
 
+TEST(PyTorch, KeysThatEndWithinABlockAreHeldAgainstTheEndInEveryStep) {
+  // one key less is no step less: 2048 keys are 16 blocks of 128 and so are 2047
+  EXPECT_GT(on("h200_sxm", "hf-sdpa", prefill(2047, false)).time, on("h200_sxm", "hf-sdpa", prefill(2048, false)).time);
+  // the diagonal cuts the same columns off
+  EXPECT_LE(on("h200_sxm", "hf-sdpa", prefill(2047, true)).time, on("h200_sxm", "hf-sdpa", prefill(2048, true)).time);
+}
+
 Gemm one_row(std::int64_t n, std::int64_t k, std::int64_t batch) {
   Gemm s;
   s.m = 1;

@@ -51,6 +51,17 @@ TEST(SecondSteps, HideOperandsBehindOtherWarps) {
   EXPECT_DOUBLE_EQ(second_step_clk({3, 4, 12}, 2, family), 12) << "shared memory is busy for so long";
 }
 
+/// 12 heads of 1024 keys in four parts of one block of 256, 16 tiles of 64 rows: of 768 CTAs 480 have keys before the diagonal.
+TEST(SecondPlan, PartsBehindTheDiagonalTakeNoTime) {
+  const Machine h200 = machine_of("h200_sxm");
+  const OpPrediction masked = predict(AttentionPrefill{1, 12, 12, 64, 64, 1024, 1024, true}, h200),
+                     whole = predict(AttentionPrefill{1, 12, 12, 64, 64, 1024, 1024, false}, h200);
+  ASSERT_EQ(masked.launch_count, 2);
+  EXPECT_EQ(masked.launches[0].demand.plan.ctas, 768);
+  EXPECT_LT(masked.time, 0.9 * whole.time) << "24.0 and 28.6 us measured";
+  EXPECT_EQ(masked.launches[1].demand.plan.ctas, 1536) << "eight rows a CTA of the merge";
+}
+
 /// 16 x 2 heads of 2048 queries: 512 CTAs of 128 rows and 32 blocks of 64 keys; of few heads keys are cut, and merged.
 TEST(SecondPlan, CutsKeysOfFewTilesOnly) {
   const Machine h200 = machine_of("h200_sxm");
