@@ -23,10 +23,13 @@ constexpr double kCountedWidth = 256;  ///< of heads, for kernels of any width
 constexpr double kQuarters = 4, kSectorBytes = 32;
 
 // bits, widest, queries, keys, warps, registers, shared, instructions, wait, wavefronts, sectors; backward: sums, alone
-constexpr std::array<Kernel, 6> kForward{{{16, 64, 64, 64, 4, 128, 18944, 1260, 4.4, 898, 648},
+// (A wait is the latency of an instruction less what a warp waits for others: not selected, tensor and other pipes that are busy. Forward
+// kernels of four warps were counted with three or four CTAs on an SM, and a CTA alone has one warp a quarter: of theirs the queues to
+// shared memory, to memory and to the dispatcher are left out too.)
+constexpr std::array<Kernel, 6> kForward{{{16, 64, 64, 64, 4, 128, 18944, 1260, 4.0, 898, 648},
                                           {16, 128, 64, 128, 8, 128, 52224, 3097, 5.4, 2827, 2320},
-                                          {16, kAnyWidth, 32, 128, 4, 122, 51200, 3020, 6.7, 3551, 6861},
-                                          {32, 64, 64, 64, 4, 168, 36352, 3785, 4.1, 1808, 6398},
+                                          {16, kAnyWidth, 32, 128, 4, 122, 51200, 3020, 5.6, 3551, 6861},
+                                          {32, 64, 64, 64, 4, 168, 36352, 3785, 3.4, 1808, 6398},
                                           {32, 128, 64, 128, 8, 244, 86016, 10944, 2.8, 7096, 3442},
                                           // not counted: of twice the width of the one before, in half the rows
                                           {32, kAnyWidth, 32, 128, 4, 168, 76288, 10944, 2.8, 7096, 6861}}};
