@@ -20,11 +20,14 @@ fit() {
 
 fit grouped_mm grouped_gemm "fixed_s=3e-6:2e-7:1e-5,efficiency_fraction=.95:.8:1,dram_share_fraction=.9:.5:1,\
 step_s=4e-7:1e-8:2e-6,per_cta_s=3e-7:1e-9:3e-6,exposed=2:.1:12"
+# the H100 takes these over (tools/take_over_family.py), but for its memory's share:
+#   validate fit data/measurements/h100_pytorch/h100_sxm/grouped_gemm.train.csv --gpu h100_sxm --kernels library --family grouped_mm \
+#     --free dram_share_fraction=.8:.5:1 --source "PyTorch 2.11 on an H100, grouped_mm" --out data/calibration/h100_sxm.json
 fit cudnn_prefill attention,attention_drawn,attention_drawn_second "fixed_s=3e-6:1e-7:2e-5,step_clk=500:10:4000,start_clk=2000:100:40000" \
   --where kernel=cudnn --where op=attention_prefill --min-us 4
 fit cudnn_decode attention "fixed_s=4e-6:1e-6:2e-5,start_clk=3000:100:40000,step_clk=700:10:9000,\
 dram_share_fraction=.97:.6:1" --where kernel=cudnn --where op=attention_decode --min-us 4 --unbalanced
-# cudnn_rows: its passes' recorded launches less their bytes, by hand
+# cudnn_rows: its passes' recorded launches less the gap inside and their bytes, by hand
 fit cudnn_backward attention_backward,attention_drawn,attention_drawn_second "fixed_s=2e-6:1e-7:1e-5,step_clk=1900:10:6000,start_clk=8000:100:60000" \
   --where kernel=cudnn --where op=attention_backward
 # FlashAttention-2's passes: not weighed by size, as a mean over rows is what is asked. The forward pass's scalars lie in a flat valley: from

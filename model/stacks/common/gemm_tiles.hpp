@@ -40,8 +40,8 @@ inline constexpr double kOutsideRowsPerClk = 10.5;
 /// Clocks of a CTA's step that L2 is busy with `rows` of 128 bytes outside a tensor: a box's rows outside are asked for all the
 /// same, at one place of the tensor's own. L2 answers so many a clock, and where more ask at once merges them, so that a step of
 /// all CTAs takes 870 clocks more at the most. For one CTA, or eight, they are free; 128 CTAs with 31 to 127 of them a step take
-/// 590 to 1080 clocks where whole boxes take 450. Of many tensors less is left: experts' rows are priced by `kOutsideRowClk`
-/// still, which their training rows ask for.
+/// 590 to 1080 clocks where whole boxes take 450. Of many tensors less is left: experts' rows in serving stacks are priced by
+/// `kOutsideRowClk` still, which their training rows ask for.
 /// (Own probe of rings that tensor maps fill, tools/rows_outside.cu, three H200 and an H100 alike, 2026-11-24:
 /// data/measurements/{h200,h100}/probe/outside.csv.
 /// Which lines they are was not found.)
