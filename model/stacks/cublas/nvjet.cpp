@@ -274,6 +274,8 @@ class TmaPlanner {
         rows_of_x / tiles_m / split.cluster_cols + (c.task.weights_kn ? 0 : of_weights / tiles_n / split.cluster_rows);
     const double at_once = gemm::ctas_at_once(c, t, split);
     d.port_fill_clk = gemm::outside_clk(each, at_once) * at_once;
+    if (!as_library_)
+      d.port_fill_clk += cublas::inside_sectors_clk(c, e.a / split.cluster_cols, e.w / split.cluster_rows);
     cublas::wait_in_shared_queues(d, c, at_once);
   }
 

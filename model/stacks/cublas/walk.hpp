@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "model/stacks/common/gemm_tiles.hpp"
@@ -22,6 +23,17 @@ inline double walked_bytes(const gemm::Context& c) {
     return stays + (swept + stays / sweeps <= held ? swept : swept * sweeps);
   };
   return std::min(walk(c.a_bytes, c.task.m, c.w_bytes), walk(c.w_bytes, c.task.n, c.a_bytes));
+}
+
+/// Clocks of a step whose CTA asks for `x` and `w` bytes of either operand, for pieces of 128 bytes that begin inside a sector, as
+/// those of every second row do where rows are no whole sectors: an SM takes some two more for each. It shows where L2 keeps what
+/// several CTAs ask for. (484 batches of training shapes in 16 bits with the tiles that ran, from 10 us on: mean of errors 6.38 %
+/// without it, 6.29, 6.20 and 6.34 with 1, 2 and 3 clocks.)
+inline double inside_sectors_clk(const gemm::Context& c, double x, double w) {
+  constexpr double kSector = 32, kPiece = 128, kMoreClk = 2;
+  const auto inside = [](double row) { return std::fmod(row, kSector) != 0; };
+  const double row_of_w = (c.task.weights_kn ? c.task.n : c.task.k) * c.task.weight_bytes;
+  return kMoreClk / kPiece * ((inside(c.task.k * c.task.input_bytes) ? x : 0) + (inside(row_of_w) ? w : 0));
 }
 
 /// What SMs have outstanding waits in queues that all of them share: where fewer ask at once, each waits less, and its own
