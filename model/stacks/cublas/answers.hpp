@@ -17,10 +17,12 @@ struct LaneAnswer {
 };
 
 /// To one in tf32 on Hopper with weights [N,K]. `tile`: its place in kTf32Tiles, and behind those (from kTilesOfHopper on) in
-/// kSmallTf32Tiles; `cluster`: in kTf32Clusters.
+/// kSmallTf32Tiles; `cluster`: in kTf32Clusters. `swizzled`: tiles are not walked row by
+/// row. `cuts`: the kernel may cut K ("segment_k_on").
 struct TileAnswer {
   std::uint16_t m, n, k;
   std::uint8_t tile, cluster;
+  bool swizzled, cuts;
 };
 inline constexpr int kTilesOfHopper = 8;
 
