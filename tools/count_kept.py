@@ -115,6 +115,8 @@ def patch():
     torch.nn.functional.scaled_dot_product_attention = sdpa
     torch.nn.functional.grouped_mm = grouped_mm
     mtu.PreTrainedModel.to = to
+    mtu.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *a, **k: None
+    torch.jit.script = lambda function: function  # DeBERTa's indices: the same operators without it
     plain = torch.tensor
     def tensor(data, *, device=None, **how):
         where = device
@@ -122,7 +124,11 @@ def patch():
             modes = [m for m in torch.overrides._get_current_function_mode_stack() if isinstance(m, torch.utils._device.DeviceContext)]
             where = modes[-1].device if modes else "cpu"
         made = plain(data, device="cpu", **how)
-        return torch.empty(made.shape, dtype=made.dtype, device=where) if torch.device(where).type == "cuda" else made
+        if torch.device(where).type == "cuda":
+            return torch.empty(made.shape, dtype=made.dtype, device=where)
+        if isinstance(made, FakeTensor):  # a number that DeBERTa brings to the GPU
+            made.constant = None
+        return made
     torch.tensor = tensor
 
 def sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):

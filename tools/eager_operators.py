@@ -23,6 +23,8 @@ import sys
 import tempfile
 
 import torch
+from trace_training_iteration import SEQUENCES
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -54,6 +56,8 @@ class Seen(TorchDispatchMode):
         name = func.__name__.split(".")[0]
         if name in ("_local_scalar_dense", "equal", "is_nonzero") and args[0].device.type != "cpu":
             return True
+        if name == "_local_scalar_dense" and isinstance(args[0], FakeTensor):  # LayerDrop's question: no layer is left out
+            return False if args[0].dtype == torch.bool else 1
         given = [t for t in tree_leaves((args, kwargs or {})) if isinstance(t, torch.Tensor)]
         made = func(*args, **(kwargs or {}))
         if name == "clone" or not SILENT.match(name):
@@ -174,7 +178,7 @@ def cut(config, layers):
     depth = next((config[k] for k in ("num_hidden_layers", "n_layer", "n_layers", "num_layers") if k in config), None)
     made = dict(config)
     for key, value in config.items():
-        if key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"):
+        if key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"):
             made[key] = layers
         if isinstance(value, list) and depth and len(value) == depth:
             made[key] = value[:layers]
@@ -189,12 +193,13 @@ def made_from(config):
     for key in ("transformers_version", "pad_token_id", "bos_token_id", "eos_token_id", "cache_implementation", "auto_map",
                 "quantization_config", "torch_dtype", "dtype"):
         config.pop(key, None)
-    if kind in ("t5", "mt5", "umt5"):  # labels are shifted behind a token of padding
+    if kind in SEQUENCES:  # labels are shifted behind a token of padding
         config.setdefault("pad_token_id", 0)
+        config.setdefault("decoder_start_token_id", 0)
     made = AutoConfig.for_model(kind, **config)
     factory = AutoModelForMaskedLM if type(made) in AutoModelForMaskedLM._model_mapping.keys() and kind in (
-        "bert", "roberta", "albert", "distilbert", "modernbert", "electra") else AutoModelForCausalLM
-    if kind in ("t5", "mt5", "umt5"):  # encoder and decoder read as many tokens
+        "bert", "roberta", "albert", "distilbert", "modernbert", "electra", "deberta-v2") else AutoModelForCausalLM
+    if kind in SEQUENCES:  # encoder and decoder read as many tokens
         factory = AutoModelForSeq2SeqLM
     if getattr(made, "pad_token_id", None) is not None and factory is not AutoModelForSeq2SeqLM:
         made.pad_token_id = None
@@ -302,7 +307,7 @@ def predicted(program, config, batch, tokens, autocast=False):
 def group_of_launch(name, op, shape):
     if op.startswith("attention"):
         return "attention"
-    if re.search("norm.d_bias_", name):  # the gradient of a table
+    if re.search("norm.(d_bias_|places$|d_places_(?!sum))", name):  # a table, and its gradient
         return "other"
     if name.endswith((".all", ".d_sum_bias", "moe_combine.sum")):
         return "reductions"
@@ -312,7 +317,7 @@ def group_of_launch(name, op, shape):
         return "loss"
     if re.match(r"embedding\.(words|places|types|gather|positions|past|d_)", name) and not re.search("drop|mask|scale|norm", name):
         return "other"
-    if re.search("lm_head.*(cap|tanh|scale)", name):
+    if re.search("lm_head.*(cap|tanh|scale|d_from_fp32|\.bias)", name):
         return "loss"
     if re.search(r"in_flight=(870|1950|3900|20000|40000)", shape) or ("threads=512" in shape and re.search(r"[._](mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
         return "reductions"

@@ -56,7 +56,7 @@ def group_of(name, op, phase):
     if re.search("sort|topk|select", name) or name.startswith("moe_permute") and re.search("count|sum|zero$|begins", part) \
             or re.match("moe_|experts_", name) and re.search("(^|_)put$", part):  # index_put, as its sorts
         return "experts"
-    if re.search(r"(^|_|\.)(mean|row_sum|weight_sum|dw|db|norm_rows|norm_columns|columns_in_parts|dw_of_parts|dense_db|rows|columns|sum_keys|sum_values|places_sum|all|d_sum_bias|sum_bias)$", part) \
+    if re.search(r"(^|_|\.)(mean|row_sum|weight_sum|dw|db|norm_rows|norm_columns|columns_in_parts|dw_of_parts|dense_db|rows|columns|last_rows|last_columns|sum_keys|sum_values|places_sum|all|d_sum_bias|sum_bias)$", part) \
             and not re.search("d_mean|times_mean|embedding.*rows|_cast_|clear_d|times_rows", name):
         return "reductions"
     return "element_wise"
@@ -65,7 +65,7 @@ def group_of(name, op, phase):
 def config_of(point):
     config, layers = trace_training_models.config_of(point["model"], os.path.join(ROOT, "data", "models"))
     layers = point.get("layers", layers)
-    for key in ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers"):
+    for key in trace_training_models.DEPTHS:
         if key in config:
             depth, config[key] = config[key], layers
             for name, value in config.items():

@@ -3,10 +3,10 @@ import contextlib
 
 import torch
 
-from trace_training_models import ENCODERS, config_of
+from trace_training_models import DEPTHS, ENCODERS, config_of
 
-SEQUENCES = ("t5", "mt5", "umt5")  # encoder and decoder, which read as many tokens
-DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
+# encoder and decoder, which read as many tokens
+SEQUENCES = ("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "marian", "plbart", "blenderbot", "m2m_100")
 
 
 def build(name, args):
@@ -17,7 +17,7 @@ def build(name, args):
     for key in ("transformers_version", "pad_token_id", "bos_token_id", "eos_token_id", "cache_implementation"):
         config.pop(key, None)
     if kind in SEQUENCES:  # labels are shifted behind a token of padding
-        config["pad_token_id"] = 0
+        config["pad_token_id"] = config["decoder_start_token_id"] = 0
     if args.no_dropout:
         config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout", "dropout_rate"))})
     small = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "num_attention_heads": 4, "n_head": 4,

@@ -57,9 +57,11 @@ MODELS = {
     "gpt-oss-20b": ("gpt-oss-20b.json", 2),
 }
 
+# how a config calls its layers; kept as many of each
+DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 # trained to find masked tokens, whatever class their config names: every seventh, with no cache to leave out
 ENCODERS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "electra": "Electra",
-            "distilbert": "DistilBert", "albert": "Albert", "modernbert": "ModernBert"}
+            "distilbert": "DistilBert", "albert": "Albert", "modernbert": "ModernBert", "deberta-v2": "DebertaV2"}
 
 
 def add_models(path):

@@ -206,6 +206,7 @@ Vocabulary vocabulary_of(const Llm& llm, const Workload& workload) {
   const LayerSpec& layer = llm.main().kinds.front();
   v.drops = !layer.keeps_all;
   v.scores_drop = layer.drops_scores;
+  v.inner_drop = layer.drops_inner && v.drops;
   v.rotary = layer.rotary;
   if (const auto* attention = layer.mixer.as<AttentionSpec>()) {
     v.heads = static_cast<double>(attention->q_heads);

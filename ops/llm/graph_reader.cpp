@@ -221,8 +221,8 @@ class GraphReader {
       return layer;
     }
     object.refuse_unknown_keys({"mixer", "cross", "ffn", "beside", "norm", "norms", "norm_vectors", "parallel", "drops",
-                                "keeps_all", "drops_scores", "modulation_width", "double_stream", "second_stream_ends",
-                                "about"});
+                                "keeps_all", "drops_scores", "drops_inner", "modulation_width", "double_stream",
+                                "second_stream_ends", "about"});
     layer.double_stream = flag(object, "double_stream", false);
     layer.second_stream_ends = flag(object, "second_stream_ends", false);
     if (const auto part = object.find("mixer")) {
@@ -243,6 +243,7 @@ class GraphReader {
     layer.drops = flag(object, "drops", false);
     layer.keeps_all = flag(object, "keeps_all", false);
     layer.drops_scores = flag(object, "drops_scores", false);
+    layer.drops_inner = flag(object, "drops_inner", false);
     if (layer.parallel_block && !layer.mixer) object.at("parallel").fail("expected a mixer beside the ffn");
     layer.modulation_width = whole(object, "modulation_width", 0);
     if (layer.double_stream && layer.mixer.as<AttentionSpec>() == nullptr) {

@@ -199,6 +199,11 @@ bool keeps_all(const JsonValue& config, std::string_view type) {
   return said;
 }
 
+double share_of(const JsonValue& config, const char* key) {
+  const auto share = config.find(key);
+  return share && share->is_number() ? share->as_number() : 0;
+}
+
 /// Whose classes drop a tenth of attention's scores where the config says nothing (transformers 5.17).
 constexpr std::array<std::string_view, 12> kDropsScores{"gpt2",          "bert",      "roberta",       "xlm-roberta",
                                                         "xlm_roberta",   "camembert", "electra",       "distilbert",
@@ -268,7 +273,10 @@ Llm read_llm(const JsonValue& root, const JsonValue& inner, const Choice& choice
   finish_totals(llm);
   for (StackSpec& stack : llm.stacks) {
     if (stack.role != StackSpec::Role::decoder && stack.role != StackSpec::Role::encoder) continue;
-    for (LayerSpec& kind : stack.kinds) kind.keeps_all = keeps_all(inner, choice.type);
+    for (LayerSpec& kind : stack.kinds) {
+      kind.keeps_all = keeps_all(inner, choice.type);
+      kind.drops_inner = choice.family.layout == Layout::seq2seq && share_of(inner, "activation_dropout") > 0;
+    }
   }
   for (LayerSpec& kind : llm.stacks.front().kinds) {
     kind.keeps_all = keeps_all(inner, choice.type);

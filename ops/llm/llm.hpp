@@ -69,6 +69,7 @@ struct LayerSpec {
   bool drops = false;                 ///< training drops elements though the norms are RMS, inside the FFN too (T5)
   bool keeps_all = false;             ///< its config switches off what training of such layers drops
   bool drops_scores = false;          ///< training of such layers drops some of attention's scores
+  bool drops_inner = false;           ///< and, by a share of its own, of what the FFN's last product reads (BART)
   double rotary = 1;                  ///< share of a head's columns that rotary positions turn
   std::int64_t modulation_width = 0;  ///< DiT: adaLN projection hidden -> this width, a step (0: none)
   /// MMDiT double-stream layer: a second set of QKV, output and FFN weights of the same shape for the other stream.

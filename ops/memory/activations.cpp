@@ -53,7 +53,7 @@ struct View {
     if (w.phase != Phase::train) return 0;
     if (w.training.score_bytes > 0 || !eager()) return w.training.score_bytes;
     if (source.bounds_scores && !autocast()) return 2 * element + (dropout ? 1 + element : 0);
-    const double probabilities = 4 + element;
+    const double probabilities = narrow_softmax() && !autocast() ? element : 4 + element;
     return source.caps_scores ? element + probabilities : source.keeps_all_scores ? probabilities : 0;
   }
   double tp() const { return d(w.parallel.tensor); }
@@ -210,7 +210,7 @@ double stored_biased(const LayerSpec& l, const View& v) {
 /// Inside a feed-forward part that drops what its down projection reads: the mask, and of a part without gate, whose
 /// activation keeps its result, what is left of it.
 double stored_inner_dropout(const LayerSpec& l, const View& v) {
-  if (!l.drops || !v.dropout || !l.ffn || l.ffn->is_moe()) return 0;
+  if (!(l.drops || l.drops_inner) || !v.dropout || !l.ffn || l.ffn->is_moe()) return 0;
   const double left = v.eager() && !l.ffn->gated && l.ffn->activation == Activation::relu ? v.element : 0;
   return v.tokens * d(l.ffn->width) / v.tp() * (1 + left);
 }
@@ -364,6 +364,10 @@ double stored_between(const Llm& llm, const StackSpec& stack, const View& v) {
   const LayerSpec& layer = stack.kinds.front();
   double bytes = 0;
   if (&stack != &llm.main() && !v.autocast()) bytes += v.tokens * v.hidden * v.element;
+  if (&stack != &llm.main() && v.source.ends_of_encoder) {
+    const double mask = trains_with_dropout(layer, stack.role) ? v.tokens * v.hidden : 0;
+    return bytes + v.source.outer_norms * stored_norm(layer.norm, v) + mask;
+  }
   if (!v.source.biases_scores) return bytes;
   const double biases = v.source.biases_each_layer ? static_cast<double>(stack.order.size()) : 1;
   const auto* attention = layer.mixer.as<AttentionSpec>();
@@ -417,7 +421,8 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
     bytes += stored_layers(llm, stack, v, stage, parts) + stored_between(llm, stack, v);
     if (&stack != &llm.main() || !last) continue;
     // Final norm and head inputs; logits, and in eager code their fp32 softmax.
-    bytes += stored_norm(stack.kinds.front().norm, v) + v.tokens * v.hidden * v.element;
+    const double norms = v.eager() ? v.source.outer_norms : 1;
+    bytes += norms * stored_norm(stack.kinds.front().norm, v) + v.tokens * v.hidden * v.element;
     if (v.eager()) bytes += stored_ends(llm, stack, v);
     if (!v.eager()) bytes += logits(llm, w, v) * (v.flash() ? v.element : v.element + 4);
   }

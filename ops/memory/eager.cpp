@@ -29,6 +29,7 @@
 
 #include "ops/as_double.hpp"
 #include "ops/memory/parts.hpp"
+#include "ops/memory/source_keeps.hpp"
 
 namespace plumbline::lowering {
 namespace {
@@ -61,18 +62,19 @@ double expert_params(const Llm& llm) {
   return sum;
 }
 
-/// transformers' causal losses cast logits to fp32, and so does ModernBERT's; other encoders', of masked tokens, and
-/// T5's read them as they are.
+/// transformers' causal losses cast logits to fp32, and so does ModernBERT's; other encoders', of masked tokens, T5's and
+/// BART's read them as they are.
 bool casts_logits(const Llm& llm) {
-  if (llm.model_type == "t5" || llm.model_type == "mt5" || llm.model_type == "umt5") return false;
+  const SourceKeeps source = source_keeps(llm);
+  if (source.biases_scores || source.ends_of_encoder) return false;
   return llm.main().role != StackSpec::Role::encoder || llm.model_type == "modernbert";
 }
 
 /// Bytes a logit where the loss is differentiated: its logarithm and two gradients; where it is not cast before,
-/// autocast casts the logarithms, and their gradient.
+/// autocast casts the logarithms, and their gradient; or, as BART adds an fp32 bias to its logits, none of the three.
 double loss_bytes(const Llm& llm, const Workload& w, DType base) {
   const double element = bits(base) / 8, fp32 = 4;
-  if (casts_logits(llm)) return 3 * fp32;
+  if (casts_logits(llm) || (w.training.autocast(base) && source_keeps(llm).ends_of_encoder)) return 3 * fp32;
   return w.training.autocast(base) ? element + 2 * fp32 : 3 * element;
 }
 

@@ -45,6 +45,9 @@ struct SourceKeeps {
       false;  ///< adds positions to the scores: no fused kernel takes such a bias with its gradient (T5)
   bool keeps_embedding = false;  ///< drops nothing of what is looked up, though it drops elsewhere
   bool keeps_mixed = false;      ///< adds what attention's output projection makes as it is (DistilBERT)
+  int outer_norms = 1;           ///< norms of a stack that stand around its layers (mBART: one in front and one behind)
+  /// An encoder in front of a decoder norms and drops what it looks up, as the decoder does (BART).
+  bool ends_of_encoder = false;
   /// The keys of a single head are broadcast over those of the queries, which no fused kernel takes (Falcon).
   bool broadcasts_keys = false;
   bool routes_in_fp32 = false;  ///< rows are cast to fp32 before the router multiplies them

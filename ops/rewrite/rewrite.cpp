@@ -15,8 +15,9 @@ namespace plumbline {
 namespace {
 
 constexpr std::array<std::string_view, kStepNames> kStep{
-    "w",     "batch", "seqs",  "fresh",       "cached", "p",     "tied",    "adds",    "vocab",   "width", "block",
-    "group", "heads", "drops", "scores_drop", "rotary", "table", "undrawn", "stacked", "tensors", "again", "made"};
+    "w",     "batch",   "seqs",    "fresh",   "cached", "p",     "tied",        "adds",
+    "vocab", "width",   "block",   "group",   "heads",  "drops", "scores_drop", "rotary",
+    "table", "undrawn", "stacked", "tensors", "again",  "made",  "inner_drop"};
 
 /// What the rules ask of the step.
 struct Asked {
@@ -25,7 +26,7 @@ struct Asked {
   double parameter = 0, tied = 0, adds = 0, vocabulary = 0, width = 0, block = 0, group = 0, heads = 0;
   double drops = 0;
   double scores_drop = 0, rotary = 1;
-  double table = 0, undrawn = 0, stacked = 0, tensors = 0, made = 0;
+  double table = 0, undrawn = 0, stacked = 0, tensors = 0, made = 0, inner_drop = 0;
   bool autocast = false;
   std::string_view activation{};
   bool decode() const { return workload.phase == Phase::decode; }
@@ -66,6 +67,7 @@ Asked asked_of(const Graph& graph, const Workload& w, std::string_view model_typ
           v.stacked,
           whole_tensors(graph, w.parallel),
           bits(w.training.made_gradient(base)) / 8.0,
+          v.inner_drop ? 1.0 : 0.0,
           w.training.autocast(base),
           v.activation};
 }
@@ -105,7 +107,8 @@ void values_of(const Op& op, const Asked& asked, std::vector<double>& values) {
                                asked.stacked,
                                asked.tensors,
                                w.phase == Phase::train && w.training.recompute == Recompute::full ? 1.0 : 0.0,
-                               asked.made});
+                               asked.made,
+                               asked.inner_drop});
 }
 
 /// The launch's operator without sizes: in the rule's type, else in that of the operator that it is for. A product that stands

@@ -33,6 +33,7 @@ namespace plumbline {
 ///   block    elements that share a scale of fp8, where the operator has no key of that name; 0: all of a tensor
 ///   drops    1 where training drops elements, 0 where the model's config switches that off
 ///   scores_drop  the same of attention's scores alone, which have a share of their own in configs
+///   inner_drop   the same of what a feed-forward part's last product reads
 ///   table    elements that the rank updates of an input embedding whose weights are not the head's too; else 0
 ///   undrawn  share of its rows that no token of the step is
 ///   stacked  experts of a layer, whose matrices lie in one tensor
@@ -40,7 +41,7 @@ namespace plumbline {
 ///   made     bytes of an element of the gradients that products make: of a parameter, or, sharded with wider shares, of what
 ///            is gathered
 ///   again    1 where layers are computed again in the backward pass (gradient checkpointing), else 0
-inline constexpr std::size_t kStepNames = 22;
+inline constexpr std::size_t kStepNames = 23;
 
 /// What rules ask of the model.
 struct Vocabulary {
@@ -51,6 +52,7 @@ struct Vocabulary {
   double heads = 0;        ///< query heads
   bool drops = true;
   bool scores_drop = false;
+  bool inner_drop = false;
   double rotary = 1;  ///< share of a head's columns that is rotated
   double table = 0;   ///< elements of an input embedding of its own that the rank updates
   /// Share of that one's rows which no token of an update is. Such a row has no gradient and, as long as the tokens of all

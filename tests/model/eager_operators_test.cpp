@@ -37,18 +37,37 @@ std::string group_of(std::string_view name, const Node& node) {
   if (op == "gemm" || op == "grouped_gemm") return "matrix";
   if (name.starts_with("loss_")) return "loss";
   if (contains(name, "norm.d_bias_")) return "other";  // the gradient of a table
+  const bool places = name.ends_with("norm.places") || contains(name, "norm.d_places_");
+  if (places && !name.ends_with("places_sum")) return "other";
   if (name.starts_with("embedding.") && !contains(name, "drop") && !contains(name, "mask") &&
       !contains(name, "scale")) {
     const bool added = name == "embedding.add" || name == "embedding.add_types" || name == "embedding.add_places";
     if (!added) return "other";
   }
-  if (contains(name, "lm_head") && (contains(name, "cap") || contains(name, "tanh") || contains(name, "scale"))) {
-    return "loss";
+  for (const std::string_view part : {"cap", "tanh", "scale", ".bias", "d_from_fp32"}) {
+    if (contains(name, "lm_head") && contains(name, part)) return "loss";
   }
-  for (const std::string_view sum :
-       {".mean", ".square_mean", ".d_row_sum", ".d_negated_row_sum", ".d_second_row_sum", ".d_dw", ".d_db",
-        ".d_dense_db", "norm.d_rows", "norm.d_columns", ".d_norm_rows", ".d_norm_columns", ".d_sum_keys",
-        ".d_sum_values", ".d_sum_alpha", ".d_sum_alpha_n", "places_sum", ".all", ".d_sum_bias"}) {
+  for (const std::string_view sum : {".mean",
+                                     ".square_mean",
+                                     ".d_row_sum",
+                                     ".d_negated_row_sum",
+                                     ".d_second_row_sum",
+                                     ".d_dw",
+                                     ".d_db",
+                                     ".d_dense_db",
+                                     "norm.d_rows",
+                                     "norm.d_columns",
+                                     "norm.d_last_rows",
+                                     "norm.d_last_columns",
+                                     ".d_norm_rows",
+                                     ".d_norm_columns",
+                                     ".d_sum_keys",
+                                     ".d_sum_values",
+                                     ".d_sum_alpha",
+                                     ".d_sum_alpha_n",
+                                     "places_sum",
+                                     ".all",
+                                     ".d_sum_bias"}) {
     if (name.ends_with(sum)) return "reductions";
   }
   return "element_wise";
@@ -106,10 +125,11 @@ std::map<Group, Sum> launches_of(const std::string& model, std::int64_t batch, s
   return found;
 }
 
-/// Of T5 gradients of the two stacks' biases and of the encoder's output are added up over layers, the first one to nothing; ours
-/// are launches of every layer.
+/// Of BART's kin gradients of the encoder's output, of T5 those and of the two stacks' biases are added up over layers, the
+/// first one to nothing; ours are launches of every layer.
 double first_of_sums(std::string_view model, std::string_view pass, std::string_view group) {
-  return model.starts_with("t5") && pass == "backward" && group == "element_wise" ? 3 : 0;
+  if (pass != "backward" || group != "element_wise") return 0;
+  return model.starts_with("t5") ? 3 : model.starts_with("bart") || model.starts_with("pegasus") ? 1 : 0;
 }
 
 /// Asks it of each line of a file of tests/model; how many there are.

@@ -117,6 +117,7 @@ GraphJson layer_json(const LayerSpec& l) {
   put("drops", l.drops, false);
   put("keeps_all", l.keeps_all, false);
   put("drops_scores", l.drops_scores, false);
+  put("drops_inner", l.drops_inner, false);
   put("modulation_width", l.modulation_width, std::int64_t{0});
   put("double_stream", l.double_stream, false);
   put("second_stream_ends", l.second_stream_ends, false);
