@@ -207,6 +207,19 @@ double stored_biased(const LayerSpec& l, const View& v) {
   return v.tokens * columns * (fp32 - v.element) + seen;
 }
 
+/// Of DeBERTa's scores by distance: what both were gathered from and by which index, the divided keys, the table as it was
+/// dropped from and, projected twice, for each sequence, and a mask of pairs. The table has as many rows as those of published
+/// models, 256 buckets each way.
+double stored_distances(const LayerSpec& l, const View& v) {
+  const auto* attention = l.mixer.as<AttentionSpec>();
+  if (!v.eager() || !v.source.scores_distances || attention == nullptr) return 0;
+  const double rows = 512, width = d(attention->q_heads * attention->qk_dim) / v.tp();
+  const double scores = 2 * v.tokens * rows * d(attention->q_heads) / v.tp();
+  const double heads = v.tokens * width + 2 * v.tokens / v.q_len * rows * width;
+  const double table = rows * v.hidden * ((v.autocast() ? 2 : 1) * v.element + 1);
+  return v.element * (scores + heads) + table + (2 * 8 * v.q_len + v.tokens) * v.kv_len;
+}
+
 /// Inside a feed-forward part that drops what its down projection reads: the mask, and of a part without gate, whose
 /// activation keeps its result, what is left of it.
 double stored_inner_dropout(const LayerSpec& l, const View& v) {
@@ -240,7 +253,7 @@ double stored_layer(const LayerSpec& l, const View& v) {
   double bytes = (l.norms - behind) * stored_norm(l.norm, v) + behind * stored_norm(l.norm, v, true);
   if (v.eager()) bytes += v.tokens * v.element * v.hidden * further_inputs(l, v);
   if (l.mixer) bytes += l.mixer->stored(v.self_load()) + stored_views(l, v) + stored_biased(l, v) + stored_scores(l, v);
-  bytes += stored_head_norms(l, v) + stored_inner_dropout(l, v);
+  bytes += stored_head_norms(l, v) + stored_inner_dropout(l, v) + stored_distances(l, v);
   if (v.eager() && v.dropout && l.mixer && v.source.keeps_mixed)
     bytes -= v.tokens * v.hidden;  // a mask that is not made
   if (l.cross) bytes += l.cross->stored(v.cross_load());

@@ -64,8 +64,9 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.norms_stream = keeps.biases_scores;
   const bool as_bart = one_of(name, {"bart", "plbart", "mbart", "pegasus", "marian"});
   keeps.narrow_softmax = keeps.biases_scores || one_of(name, {"gpt2", "bert"});
-  keeps.softmax_as_scores = as_bart || one_of(name, {"gpt_oss", "biogpt", "xglm"});
+  keeps.softmax_as_scores = as_bart || one_of(name, {"gpt_oss", "biogpt", "xglm", "deberta-v2"});
   keeps.bounds_scores = name == "xglm";
+  keeps.scores_distances = name == "deberta-v2";
   keeps.jitters_rows = name == "phimoe";
   keeps.wide_scores = one_of(name, {"gptj", "gpt_neo", "codegen"});
   keeps.norms_turned = name == "hunyuan_v1_dense";

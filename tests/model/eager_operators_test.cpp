@@ -39,10 +39,10 @@ std::string group_of(std::string_view name, const Node& node) {
   if (contains(name, "norm.d_bias_")) return "other";  // the gradient of a table
   const bool places = name.ends_with("norm.places") || contains(name, "norm.d_places_");
   if (places && !name.ends_with("places_sum")) return "other";
-  if (name.starts_with("embedding.") && !contains(name, "drop") && !contains(name, "mask") &&
-      !contains(name, "scale")) {
-    const bool added = name == "embedding.add" || name == "embedding.add_types" || name == "embedding.add_places";
-    if (!added) return "other";
+  const bool kept =
+      contains(name, "drop") || contains(name, "mask") || contains(name, "scale") || contains(name, "norm");
+  for (const std::string_view table : {"words", "places", "types", "gather", "positions", "past", "d_"}) {
+    if (!kept && name.starts_with("embedding.") && name.substr(10).starts_with(table)) return "other";
   }
   for (const std::string_view part : {"cap", "tanh", "scale", ".bias", "d_from_fp32"}) {
     if (contains(name, "lm_head") && contains(name, part)) return "loss";
@@ -66,6 +66,9 @@ std::string group_of(std::string_view name, const Node& node) {
                                      ".d_sum_alpha",
                                      ".d_sum_alpha_n",
                                      "places_sum",
+                                     ".d_sum_table",
+                                     ".d_table_db",
+                                     ".d_table_norm_rows",
                                      ".all",
                                      ".d_sum_bias"}) {
     if (name.ends_with(sum)) return "reductions";
