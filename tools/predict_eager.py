@@ -46,17 +46,19 @@ def group_of(name, op, phase):
         return "optimizer"
     if name.startswith("loss_"):
         return "loss"
-    if "lm_head" in name and re.search("_cap$|scale$", part):
+    if "lm_head" in name and re.search("_cap$|scale$|^d_from_fp32$", part):
         return "loss"
     written_out = "fp32|copy|turn|scale|scores|context|softmax|drop|times_weights|add_mask|all$|zero$|choose|least|see$|behind|bias|d_d[kvqp]$"
     if re.match("(cross_)?attention", name) and not re.search("repeat|seen|sum_|pad|" + written_out, part):
         return "attention"
     if op in ("gemm", "grouped_gemm") or re.search("^(clear|prepare)$", part) and "proj" in name:
         return "matrix"
+    if re.search(r"attn_scores\.(d_scatter|gather)", name):  # DeBERTa's, by the operators that experts have elsewhere
+        return "experts" if "scatter" in name else "element_wise"
     if re.search("sort|topk|select", name) or name.startswith("moe_permute") and re.search("count|sum|zero$|begins", part) \
             or re.match("moe_|experts_", name) and re.search("(^|_)put$", part):  # index_put, as its sorts
         return "experts"
-    if re.search(r"(^|_|\.)(mean|row_sum|weight_sum|dw|db|norm_rows|norm_columns|columns_in_parts|dw_of_parts|dense_db|rows|columns|last_rows|last_columns|sum_keys|sum_values|places_sum|all|d_sum_bias|sum_bias)$", part) \
+    if re.search(r"(^|_|\.)(mean|row_sum|weight_sum|dw|db|norm_rows|norm_columns|columns_in_parts|dw_of_parts|dense_db|rows|columns|last_rows|last_columns|sum_keys|sum_values|places_sum|d_sum_table|table_db|table_norm_rows|all|d_sum_bias|sum_bias)$", part) \
             and not re.search("d_mean|times_mean|embedding.*rows|_cast_|clear_d|times_rows", name):
         return "reductions"
     return "element_wise"

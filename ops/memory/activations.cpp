@@ -52,7 +52,8 @@ struct View {
   double score_bytes() const {
     if (w.phase != Phase::train) return 0;
     if (w.training.score_bytes > 0 || !eager()) return w.training.score_bytes;
-    if (source.bounds_scores && !autocast()) return 2 * element + (dropout ? 1 + element : 0);
+    if (source.bounds_scores && autocast()) return 8 + element + (dropout ? 1 : 0);
+    if (source.bounds_scores) return 2 * element + (dropout ? 1 + element : 0);
     const double probabilities = narrow_softmax() && !autocast() ? element : 4 + element;
     return source.caps_scores ? element + probabilities : source.keeps_all_scores ? probabilities : 0;
   }

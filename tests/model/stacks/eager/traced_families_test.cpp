@@ -107,5 +107,55 @@ TEST(TracedFamilies, AnEncodersLossOfWiderSharesIsAsNarrowAsItsLogits) {
   EXPECT_EQ(read(w, "loss_softmax.d_log_softmax"), narrow);
 }
 
+Llm bart_large() {
+  return parse_llm(R"({"model_type": "bart", "architectures": ["BartForConditionalGeneration"],
+    "activation_function": "gelu", "activation_dropout": 0.1, "attention_dropout": 0.1, "dropout": 0.1, "d_model": 1024,
+    "encoder_layers": 12, "decoder_layers": 12, "encoder_attention_heads": 16, "decoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "max_position_embeddings": 1024, "vocab_size": 50265,
+    "scale_embedding": false, "tie_word_embeddings": true})",
+                   "", "bart-large");
+}
+
+/// Of families.tenth: norms stand behind the parts and the embedding, none behind the last layer; logits get a bias and stay
+/// in their type; what the second product reads is dropped from by a share of its own.
+TEST(TracedFamilies, BartHasNormsOfWhatItLooksUpAndABiasOfLogits) {
+  const StepPrediction step = iteration(bart_large(), training(16, 512));
+  const auto count = executions(step);
+  EXPECT_EQ(count.at("encoder_norm.row") + count.at("final_norm.row"), 2);
+  EXPECT_EQ(count.at("ffn_act.drop"), 24);
+  EXPECT_EQ(count.at("lm_head.bias"), 1);
+  EXPECT_EQ(count.at("embedding.scale"), 2) << "by one, where the config asks for no scale";
+  EXPECT_EQ(count.count("loss_cast.to_fp32"), 0U);
+  EXPECT_NEAR(step.graph.memory.total().in(units::B) / 14045134848, 1, 0.001);
+}
+
+/// A share of zero drops nothing inside; attention's scores have one as well.
+TEST(TracedFamilies, BartsSharesOfDropoutAreApart) {
+  Llm llm = bart_large();
+  for (StackSpec& stack : llm.stacks) stack.kinds.front().drops_inner = false;
+  const auto count = executions(iteration(llm, training(16, 512)));
+  EXPECT_EQ(count.count("ffn_act.drop"), 0U);
+  EXPECT_EQ(count.at("ffn_dropout.drop"), 24);
+}
+
+/// Both kinds of scores by distance: products with a table of 512 rows that are gathered from, and gradients that are
+/// scattered, one of them turned.
+TEST(TracedFamilies, DebertaGathersScoresByDistance) {
+  const Llm llm = parse_llm(R"({"model_type": "deberta-v2", "architectures": ["DebertaV2ForMaskedLM"],
+    "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": 768,
+    "intermediate_size": 3072, "max_position_embeddings": 512, "relative_attention": true, "position_buckets": 256,
+    "norm_rel_ebd": "layer_norm", "share_att_key": true, "pos_att_type": "p2c|c2p", "layer_norm_eps": 1e-07,
+    "max_relative_positions": -1, "position_biased_input": false, "num_attention_heads": 12, "num_hidden_layers": 12,
+    "type_vocab_size": 0, "vocab_size": 128100})",
+                            "", "deberta-v3-base");
+  const StepPrediction step = iteration(llm, training(32, 512));
+  const auto count = executions(step);
+  EXPECT_EQ(count.at("attn_scores.gather"), 24);
+  EXPECT_EQ(count.at("attn_scores.d_scatter"), 12);
+  EXPECT_EQ(count.at("attn_scores.d_scatter_turned"), 12);
+  EXPECT_EQ(count.count("attention.attention"), 0U) << "no fused attention adds them";
+  EXPECT_NEAR(step.graph.memory.total().in(units::B) / 30997588480, 1, 0.001);
+}
+
 }  // namespace
 }  // namespace plumbline::traced_families_test
