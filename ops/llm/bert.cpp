@@ -228,7 +228,9 @@ double read_deberta(const LlmConfig& config, std::int64_t hidden, std::int64_t l
   const bool keys = kinds.find("c2p") != std::string::npos, queries = kinds.find("p2c") != std::string::npos;
   double own = 0;
   if (!second || !shared) own += (keys ? h * h + (second ? h : 0.0) : 0.0) + (queries ? h * h + h : 0.0);
-  config.assume("the scores of relative positions are not counted, the projections of their table neither");
+  config.assume(
+      "the scores of relative positions are not counted, the projections of their table neither, but of DeBERTa-v2 in "
+      "training where a stack has its launches (hf-sdpa, hf-eager)");
   return count + d(layers) * own;
 }
 
