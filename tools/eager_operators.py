@@ -23,10 +23,11 @@ import sys
 import tempfile
 
 import torch
-from trace_training_iteration import SEQUENCES
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from trace_training_iteration import SEQUENCES
 
 LARGE = 2e6  # bytes: tables of angles are smaller
 SILENT = re.compile(r"^(view|_unsafe_view|t|transpose|permute|expand|slice|select|unsqueeze|squeeze|detach|empty|empty_like|alias|"
@@ -317,7 +318,7 @@ def group_of_launch(name, op, shape):
         return "loss"
     if re.match(r"embedding\.(words|places|types|gather|positions|past|d_)", name) and not re.search("drop|mask|scale|norm", name):
         return "other"
-    if re.search("lm_head.*(cap|tanh|scale|d_from_fp32|\.bias)", name):
+    if re.search(r"lm_head.*(cap|tanh|scale|d_from_fp32|\.bias)", name):
         return "loss"
     if re.search(r"in_flight=(870|1950|3900|20000|40000)", shape) or ("threads=512" in shape and re.search(r"[._](mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
         return "reductions"
