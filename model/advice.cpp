@@ -64,7 +64,7 @@ Gemm padded(const Gemm& s) {
   Gemm out = s;
   const DType narrow = bits(s.precision.weight) < bits(s.precision.input) ? s.precision.weight : s.precision.input;
   out.k = whole_rows(s.k, narrow);
-  out.n = whole_rows(s.n, s.layout == WeightLayout::kn ? narrow : s.precision.output);
+  out.n = whole_rows(s.n, s.layout != WeightLayout::nk ? narrow : s.precision.output);
   return out;
 }
 

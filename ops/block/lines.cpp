@@ -61,7 +61,7 @@ int value_of_word(const Key& key, const JsonValue& value) {
   if (key.type == KeyType::layout) {
     const auto* at = std::find(kWeightLayouts.begin(), kWeightLayouts.end(), word);
     if (at != kWeightLayouts.end()) return static_cast<int>(at - kWeightLayouts.begin());
-    value.fail("expected nk or kn, found '" + word + "'");
+    value.fail("expected nk, kn or km, found '" + word + "'");
   }
   if (key.type == KeyType::scaling) {
     const auto* at = std::find(kScalings.begin(), kScalings.end(), word);

@@ -55,7 +55,7 @@ Volume volume_of(const Gemm& s) {
 void gradient_of(const Gemm& s, NodeRole role, Gradient& out) {
   // operands of a byte are multiplied as [N,K] alone: whoever quantizes them writes the transpose too
   const bool narrow = bits(s.precision.math) < 16;
-  const WeightLayout kn = narrow ? WeightLayout::nk : WeightLayout::kn;
+  const WeightLayout kn = narrow ? WeightLayout::nk : WeightLayout::kn, km = narrow ? WeightLayout::nk : WeightLayout::km;
   const WeightLayout other = s.layout == WeightLayout::nk ? kn : WeightLayout::nk;
   const bool scores = role == NodeRole::scores, context = role == NodeRole::context;
   out.add(scores    ? GradientPart::dq
@@ -65,7 +65,7 @@ void gradient_of(const Gemm& s, NodeRole role, Gradient& out) {
   out.add(scores    ? GradientPart::dk
           : context ? GradientPart::dv
                     : GradientPart::dw,
-          Gemm{s.n, s.k, s.m, s.batch, s.precision, false, kn, false, s.block});
+          Gemm{s.n, s.k, s.m, s.batch, s.precision, false, km, false, s.block});
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ Volume volume_of(const GemmSparse24& s) {
 /// is found anew. (torchao's SemiSparseLinear: the gradient passes the pruning unchanged.)
 void gradient_of(const GemmSparse24& s, NodeRole /*role*/, Gradient& out) {
   out.add(GradientPart::dx, GemmSparse24{s.m, s.k, s.n, s.precision});
-  out.add(GradientPart::dw, Gemm{s.n, s.k, s.m, 1, s.precision, false, WeightLayout::kn});
+  out.add(GradientPart::dw, Gemm{s.n, s.k, s.m, 1, s.precision, false, WeightLayout::km});
 }
 
 }  // namespace

@@ -9,11 +9,11 @@
 namespace plumbline {
 
 /// How the weights lie: rows of K elements, one an output (as PyTorch's Linear keeps them; "TN" of column-major BLAS), or
-/// rows of N ("NN").
-enum class WeightLayout : std::uint8_t { nk, kn };
-inline constexpr std::array<std::string_view, 2> kWeightLayouts{"nk", "kn"};
+/// rows of N ("NN"); km: so, and the inputs in rows of M, as both lie for the gradient of weights ("NT").
+enum class WeightLayout : std::uint8_t { nk, kn, km };
+inline constexpr std::array<std::string_view, 3> kWeightLayouts{"nk", "kn", "km"};
 
-/// y[M,N] = x[M,K] W, W[N,K]^T or W[K,N], `batch` independent copies of all three.
+/// y[M,N] = x[M,K] W, W[N,K]^T or W[K,N], or x[K,M]^T W[K,N], `batch` independent copies of all three.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   Precision precision;

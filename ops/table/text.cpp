@@ -317,7 +317,7 @@ std::string usage_line(const Operator& spec) {
     part.append(part.empty() ? "" : ",").append(key.name);
     if (key.required && key.type == KeyType::flag) part += " (0/1)";
     if (key.type == KeyType::recurrence) part += " (mamba1|mamba2|gated_delta_net)";
-    if (key.type == KeyType::layout) part += " (nk|kn)";
+    if (key.type == KeyType::layout) part += " (nk|kn|km)";
     if (key.type == KeyType::scaling) part += kScalingWords;
   }
   if (spec.name == kQuantize) more.append(",").append(kScaling).append(kScalingWords);

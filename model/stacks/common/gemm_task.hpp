@@ -28,6 +28,7 @@ struct GemmTask {
   double weights_read = 1;   ///< weight operands that DRAM carries / batch (experts expected, not a whole number)
   double bias_bytes = 0;     ///< of one batch entry, and of what the product is added to
   bool weights_kn = false;   ///< rows of N elements: W[K,N]
+  bool inputs_km = false;    ///< rows of M elements: x[K,M]
   bool adds = false;         ///< to what the result holds
   std::int64_t block = 0;    ///< of scales, as Gemm::block
   bool by_mma_sync = false;  ///< kernels of mma.sync and cp.async, whatever else the card has

@@ -62,7 +62,8 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
   t.n = static_cast<double>(s.n);
   t.k = static_cast<double>(s.k);
   t.batch = static_cast<double>(s.batch);
-  t.weights_kn = s.layout == WeightLayout::kn;
+  t.weights_kn = s.layout != WeightLayout::nk;
+  t.inputs_km = s.layout == WeightLayout::km;
   t.adds = s.accumulate;
   t.block = s.block;
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
@@ -122,7 +123,7 @@ GemmTask gemm_task(const GroupedGemm& s, const Rates& m) {
   t.m = static_cast<double>(s.n);
   t.n = static_cast<double>(s.k);
   t.weights_read = 1;
-  t.weights_kn = bits(s.precision.math) >= 16;  // narrower operands were transposed as they were cast
+  t.weights_kn = t.inputs_km = bits(s.precision.math) >= 16;  // narrower operands were transposed as they were cast
   t.adds = s.accumulate;
   if (s.accumulate) t.bias_bytes = t.m * t.n * t.output_bytes;
   return t;

@@ -29,7 +29,7 @@ bool gradient_of_bf16(const Gemm& s) {
   const Precision& p = s.precision;
   const bool bf16 = p.input == DType::bf16 && p.weight == DType::bf16 && p.math == DType::bf16;
   const bool of_weights = p.output == DType::fp32;
-  return bf16 && s.layout == WeightLayout::kn && (of_weights || (p.output == DType::bf16 && !s.accumulate));
+  return bf16 && s.layout != WeightLayout::nk && (of_weights || (p.output == DType::bf16 && !s.accumulate));
 }
 
 bool gradient_strides(const Gemm& s) {

@@ -97,7 +97,7 @@ class Products final : public Provider {
       product = *rounded;
     } else if (const auto* s = std::get_if<Gemm>(&q.op)) {
       if (multiplies_integers(*s, q.rates)) return multiply_integers(*s, q, out);
-      if (s->batch > 1 || s->bias || s->accumulate || s->layout == WeightLayout::kn) return false;
+      if (s->batch > 1 || s->bias || s->accumulate || s->layout != WeightLayout::nk) return false;
       product.m = s->m;
       product.n = s->n;
       product.k = s->k;
