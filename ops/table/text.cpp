@@ -149,6 +149,7 @@ Limits limits_of(KeyType type) {
     case KeyType::percent: return {0, 100};
     case KeyType::dtype: return {0, kDTypeCount - 1};
     case KeyType::recurrence: return {0, kRecurrent.size() - 1};
+    case KeyType::layout: return {0, kWeightLayouts.size() - 1};
     case KeyType::scaling: return {0, kScalings.size() - 1};
     default: return {};  // one of two
   }

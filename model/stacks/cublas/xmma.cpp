@@ -41,10 +41,11 @@ class XmmaPlanner {
   explicit XmmaPlanner(const Context& context) : c(context) {}
 
   void fill(std::vector<TileCosts>& menu) const {
-    constexpr int kTallestAcross = 128;
+    constexpr int kWidestAcross = 128;
     for (const Tile tile : kTf32Tiles) {
-      // 20 of 20 launches with weights [K,N], whose names have the rows along N ("nn"; H200, training side of products_ragged)
-      if (c.task.weights_kn && tile.rows > kTallestAcross) continue;
+      // names of launches with weights [K,N] have the rows along N, 128 at most ("nn"; H200, 20 of 20 of the training side of
+      // products_ragged, 45 of 46 of training iterations)
+      if (c.task.weights_kn && !c.task.inputs_km && tile.cols > kWidestAcross) continue;
       const TileCosts e = costs(tile);
       if (!gemm::fits(e, c.smem) && !menu.empty()) continue;
       for (const ClusterShape& cluster : kTf32Clusters) {
@@ -206,6 +207,17 @@ class XmmaPlanner {
     return tile.rows * tile.cols <= kSumsOfAWarpgroup;
   }
 
+  /// wgmma takes operands of 32 bits along K alone (PTX ISA, wgmma.mma_async: transposition is of 16 bits), so that one that lies
+  /// otherwise passes through registers, for which tensor units wait; where two warpgroups share a tile, each of its half behind
+  /// the other's products. If both lie so, the larger one is read from shared memory and written back turned first, and the
+  /// warpgroups wait for one another. (83 launches of tf32 iterations, H200, the step's clocks that their times say: 128 x 128
+  /// takes 640 with weights [K,N] and 897 with both, of 512 by the tensor units; 128 x 256 takes 1090 and 1704, of 1024.)
+  double turned_clk(const TileCosts& e, Tile tile) const {
+    if (!c.task.weights_kn) return 0;
+    if (c.task.inputs_km) return (std::min(e.a, e.w) + 2 * std::max(e.a, e.w)) / c.smem_port;
+    return (takes_turns(tile) ? 1 : 0.5) * e.w / c.smem_port;
+  }
+
   TileCosts costs(Tile tile) const {
     constexpr double kStep = 32, kBarriers = 3072;  // columns of K; bytes beside the ring
     // wgmma's columns lie along the longer side: a tile of 128 x 64 takes 308 clocks a step, which it could not if it read the 64
@@ -213,9 +225,7 @@ class XmmaPlanner {
     const bool swapped = tile.rows > tile.cols;
     TileCosts e = gemm::tile_costs(c, swapped ? Tile{tile.cols, tile.rows} : tile, kStep, swapped);
     e.persistent = true;
-    // wgmma takes operands of 32 bits along K alone (PTX ISA, wgmma.mma_async: transposition is of 16 bits), so that weights
-    // [K,N] pass through registers, for which tensor units wait
-    if (c.task.weights_kn) e.tensor_clk += e.w / c.smem_port;
+    e.tensor_clk += turned_clk(e, tile);
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
     e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;
