@@ -158,8 +158,8 @@ class Maker:
         torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         if dtype in ("float16", "float32", "tf32"):
             made = torch.float16 if dtype == "float16" else torch.float32
-            x = self.normal(m, k, dtype=made)
-            w = self.normal(k, n, dtype=made) if c.get("layout") == "kn" else self.normal(n, k, dtype=made).t()
+            x = self.normal(k, m, dtype=made).t() if c.get("layout") == "km" else self.normal(m, k, dtype=made)
+            w = self.normal(k, n, dtype=made) if c.get("layout") in ("kn", "km") else self.normal(n, k, dtype=made).t()
             return lambda: torch.matmul(x, w)
         if dtype == "int8":
             x, w = (torch.randint(-127, 128, (rows, k), device=self.device, dtype=torch.int8) for rows in (m, n))
