@@ -47,7 +47,7 @@ def product(c):
 def typed(c):
     more = {"out": "fp32"} if c["dtype"] == "int8" else {}  # 32-bit integers, which are as many bytes
     more.update({"batch": c["batch"]} if "batch" in c else {})
-    more.update({"layout": "kn"} if c.get("layout") == "kn" else {})
+    more.update({"layout": c["layout"]} if c.get("layout", "nk") != "nk" else {})
     return "gemm", {"M": c["m"], "N": c["n"], "K": c["k"], **more}, c["launches"]
 
 
@@ -93,10 +93,10 @@ RECORDINGS = {"products_drawn": "products", "products_second": "products_second"
               "one_row": "products_one_row", "products_fourth": "products_fourth", "products_fifth": "products_fifth",
               "products_sixth": "products_sixth", "products_ragged": "products_ragged", "products_one_turn": "products_one_turn",
               "products_eighth": "products_eighth", "products_ninth": "products_ninth",
-              "products_tenth": "products_tenth"}
+              "products_tenth": "products_tenth", "products_eleventh": "products_eleventh"}
 ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",), "products_fifth": ("heldout",),
              "products_sixth": ("heldout",), "products_one_turn": ("train",), "products_eighth": ("heldout",),
-             "products_ninth": ("heldout",), "products_tenth": ("heldout",)}
+             "products_ninth": ("heldout",), "products_tenth": ("heldout",), "products_eleventh": ("heldout",)}
 # of a draw whose sides were recorded on a card each
 HELD_OUT_RECORDINGS = {"products_ragged": "products_seventh"}
 FEW_ROWS = 32

@@ -89,8 +89,8 @@ ClassSummary summarize_class(const std::vector<const Comparison*>& rows) {
 }
 
 std::vector<ClassSummary> summarize(const std::vector<Comparison>& rows) {
-  using Key = std::tuple<std::string, std::string, std::string, std::string, SizeClass>;
-  std::map<Key, std::vector<const Comparison*>> classes;
+  using ClassKey = std::tuple<std::string, std::string, std::string, std::string, SizeClass>;
+  std::map<ClassKey, std::vector<const Comparison*>> classes;
   std::map<std::pair<std::string, std::string>, std::vector<const Comparison*>> totals;
   for (const Comparison& row : rows) {
     if (!row.modelled()) continue;

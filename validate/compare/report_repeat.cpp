@@ -29,18 +29,18 @@ std::map<CaseOfSet, Seconds> times_of(const Recording& recording) {
 }  // namespace
 
 std::vector<RepeatClass> compare_runs(const Recording& first, const Recording& second) {
-  using Key = std::tuple<KernelSet, std::string, std::string, std::string, SizeClass>;
+  using ClassKey = std::tuple<KernelSet, std::string, std::string, std::string, SizeClass>;
   struct Pair {
     double ln;
     std::string shape;
   };
   const auto other = times_of(second);
-  std::map<Key, std::vector<Pair>> classes;
+  std::map<ClassKey, std::vector<Pair>> classes;
   for (const Measurement& c : first.cases) {
     const auto again = other.find({c.kernels, case_key(c.what)});
     if (!c.fault.empty() || again == other.end()) continue;
     const std::string mode = std::string(name(c.what.cache)) + " " + std::string(text_of(c.what.clock));
-    const Key key{c.kernels, std::string(op_name(c.what.op)), std::string(dtype_text(c.what.op)), mode,
+    const ClassKey key{c.kernels, std::string(op_name(c.what.op)), std::string(dtype_text(c.what.op)), mode,
                   size_class(c.time)};
     classes[key].push_back({std::log(again->second / c.time), c.what.shape});
   }

@@ -42,11 +42,11 @@ class Pricer {
   Pricer(const std::vector<BandRow>& rows, std::size_t threads) : rows_(rows), threads_(threads) {}
 
   std::vector<PricedRow> operator()(const Calibration& calibration, const std::vector<std::size_t>& which) {
-    std::map<Key, std::optional<Machine>> machines;
+    std::map<ClassKey, std::optional<Machine>> machines;
     std::vector<const Machine*> machine_of;
     for (const std::size_t i : which) {
       const BandRow& row = rows_[i];
-      const Key key{row.gpu, stack_of(usual_stack(row.kernels), row.measured), clock_of(row.measured, {})};
+      const ClassKey key{row.gpu, stack_of(usual_stack(row.kernels), row.measured), clock_of(row.measured, {})};
       auto& machine = machines[key];
       if (!machine) machine = make(calibration, key);
       machine_of.push_back(&*machine);
@@ -63,9 +63,9 @@ class Pricer {
   static const Gpu& gpu(const std::string& name) { return machines().gpu(name); }
 
  private:
-  using Key = std::tuple<std::string, StackChoice, ClockMode>;
+  using ClassKey = std::tuple<std::string, StackChoice, ClockMode>;
 
-  Machine make(const Calibration& calibration, const Key& key) {
+  Machine make(const Calibration& calibration, const ClassKey& key) {
     const auto& [name, stack, clock] = key;
     const Gpu& card = gpu(name);
     MachineOptions options;

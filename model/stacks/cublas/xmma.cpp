@@ -93,6 +93,15 @@ class XmmaPlanner {
     return rows < 2 * std::ceil(c.task.m / e.tile_m) && e.cluster_cols < 2 * std::ceil(c.task.n / e.tile_n);
   }
 
+  /// Weights [K,N]: the library takes 128 x 128 for more than two turns of them as long as K is short (its answers: 577 of 595 below
+  /// 4096, 94 of 161 up to 6143, 74 of 408 above; choices_fourth.csv.gz).
+  bool is_too_large(const TileCosts& e) const {
+    constexpr double kTurns = 2, kShort = 4096, kSide = 128;
+    const bool short_k = c.task.weights_kn && !c.task.inputs_km && c.task.alone_flops <= 0 && c.task.k < kShort;
+    const double tiles = std::ceil(c.task.m / kSide) * std::ceil(c.task.n / kSide);
+    return short_k && tiles > kTurns * c.rates.sm_count && e.tile_m * e.tile_n > kSide * kSide;
+  }
+
   void adapt(TileLayout& t) const { cublas::share_in_clusters(t, c); }
 
   /// SMs that hold no cluster of the size are idle: counted as if they had a CTA in each turn but the last. Parts of K meet in
@@ -280,7 +289,7 @@ GemmChoice cublas::plan_xmma(const Context& c, GemmCache& cache) {
   const auto cheapest_of = [&](const cublas::TileAnswers* only) {
     gemm::Search<XmmaPlanner> search(planner, c, cache);
     for (const TileCosts& e : menu) {
-      if (only != nullptr ? !planner.is_among(e, *only) : !planner.worth_a_look(e)) continue;
+      if (only != nullptr ? !planner.is_among(e, *only) : !planner.worth_a_look(e) || planner.is_too_large(e)) continue;
       const TileLayout& t = search.lay_out(e);
       planner.for_each_split(t, [&](double splits) { search.add(t, splits); });
     }
