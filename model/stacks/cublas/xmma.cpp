@@ -93,13 +93,15 @@ class XmmaPlanner {
     return rows < 2 * std::ceil(c.task.m / e.tile_m) && e.cluster_cols < 2 * std::ceil(c.task.n / e.tile_n);
   }
 
-  /// Weights [K,N]: the library takes 128 x 128 for more than two turns of them as long as K is short (its answers: 577 of 595 below
-  /// 4096, 94 of 161 up to 6143, 74 of 408 above; choices_fourth.csv.gz).
-  bool is_too_large(const TileCosts& e) const {
+  /// Weights [K,N], more than two turns of tiles of 128 x 128: the library takes those as long as K is short (577 of 595 answers
+  /// below 4096), or twice as large ones (67 of 161 up to 6143, 326 of 408 above; choices_fourth.csv.gz).
+  bool passes_over(const TileCosts& e) const {
     constexpr double kTurns = 2, kShort = 4096, kSide = 128;
-    const bool short_k = c.task.weights_kn && !c.task.inputs_km && c.task.alone_flops <= 0 && c.task.k < kShort;
-    const double tiles = std::ceil(c.task.m / kSide) * std::ceil(c.task.n / kSide);
-    return short_k && tiles > kTurns * c.rates.sm_count && e.tile_m * e.tile_n > kSide * kSide;
+    if (!c.task.weights_kn || c.task.inputs_km || c.task.alone_flops > 0) return false;
+    const double tiles = std::ceil(c.task.m / kSide) * std::ceil(c.task.n / kSide), area = e.tile_m * e.tile_n;
+    if (tiles <= kTurns * c.rates.sm_count) return false;
+    const bool usual = e.tile_m == kSide && e.tile_n == kSide;
+    return !usual && (c.task.k < kShort || area <= kSide * kSide);
   }
 
   void adapt(TileLayout& t) const { cublas::share_in_clusters(t, c); }
@@ -289,7 +291,7 @@ GemmChoice cublas::plan_xmma(const Context& c, GemmCache& cache) {
   const auto cheapest_of = [&](const cublas::TileAnswers* only) {
     gemm::Search<XmmaPlanner> search(planner, c, cache);
     for (const TileCosts& e : menu) {
-      if (only != nullptr ? !planner.is_among(e, *only) : !planner.worth_a_look(e) || planner.is_too_large(e)) continue;
+      if (only != nullptr ? !planner.is_among(e, *only) : !planner.worth_a_look(e) || planner.passes_over(e)) continue;
       const TileLayout& t = search.lay_out(e);
       planner.for_each_split(t, [&](double splits) { search.add(t, splits); });
     }
