@@ -4,9 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <unordered_set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "ops/facts/gradient.hpp"

@@ -55,7 +55,8 @@ Volume volume_of(const Gemm& s) {
 void gradient_of(const Gemm& s, NodeRole role, Gradient& out) {
   // operands of a byte are multiplied as [N,K] alone: whoever quantizes them writes the transpose too
   const bool narrow = bits(s.precision.math) < 16;
-  const WeightLayout kn = narrow ? WeightLayout::nk : WeightLayout::kn, km = narrow ? WeightLayout::nk : WeightLayout::km;
+  const WeightLayout kn = narrow ? WeightLayout::nk : WeightLayout::kn,
+                     km = narrow ? WeightLayout::nk : WeightLayout::km;
   const WeightLayout other = s.layout == WeightLayout::nk ? kn : WeightLayout::nk;
   const bool scores = role == NodeRole::scores, context = role == NodeRole::context;
   out.add(scores    ? GradientPart::dq

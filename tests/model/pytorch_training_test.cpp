@@ -223,8 +223,9 @@ TEST(PytorchTraining, HeadsOfOddWidthAreFilledUp) {
     return executions(predict(of_width(width), training(6, 1024), h200("hf-sdpa"), RunOptions{Runtime::eager}));
   };
   const auto filled = runs(100), as_is = runs(104);
-  for (const char* launch : {"clear_padded_queries", "pad_queries", "cut_pad", "d_clear_padded_gradient", "d_pad_gradient",
-                             "d_gradient_behind", "d_result_behind", "d_cut_query_pad", "d_values_behind"}) {
+  for (const char* launch :
+       {"clear_padded_queries", "pad_queries", "cut_pad", "d_clear_padded_gradient", "d_pad_gradient",
+        "d_gradient_behind", "d_result_behind", "d_cut_query_pad", "d_values_behind"}) {
     EXPECT_EQ(filled.at("attention." + std::string(launch)), 2) << launch;
     EXPECT_EQ(as_is.count("attention." + std::string(launch)), 0U) << launch;
   }

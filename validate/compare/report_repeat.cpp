@@ -41,7 +41,7 @@ std::vector<RepeatClass> compare_runs(const Recording& first, const Recording& s
     if (!c.fault.empty() || again == other.end()) continue;
     const std::string mode = std::string(name(c.what.cache)) + " " + std::string(text_of(c.what.clock));
     const ClassKey key{c.kernels, std::string(op_name(c.what.op)), std::string(dtype_text(c.what.op)), mode,
-                  size_class(c.time)};
+                       size_class(c.time)};
     classes[key].push_back({std::log(again->second / c.time), c.what.shape});
   }
   std::vector<RepeatClass> out;

@@ -31,8 +31,8 @@ struct TileMenu {
            key.output_bytes == t.output_bytes && key.tensor_flop_per_clk == t.tensor_flop_per_clk &&
            key.dequant_per_weight == t.dequant_per_weight && key.slots_per_weight == t.slots_per_weight &&
            key.weight_kept == t.weight_kept && key.engine == t.engine && key.weights_kn == t.weights_kn &&
-           key.inputs_km == t.inputs_km &&
-           key.adds == t.adds && key.math == t.math && key.block == t.block && key.few_tiles == t.few_tiles;
+           key.inputs_km == t.inputs_km && key.adds == t.adds && key.math == t.math && key.block == t.block &&
+           key.few_tiles == t.few_tiles;
   }
 };
 

@@ -23,7 +23,8 @@ constexpr auto kDense = std::to_array<BandClass>(
     {{Variant::usual, "gemm"}, {Variant::math_8bit, "gemm_8bit"}, {Variant::sparse, "gemm_sparse24"}});
 constexpr auto kScaledBlocks =
     std::to_array<BandClass>({{Variant::usual, "gemm_scaled"}, {Variant::math_8bit, "gemm_scaled"}});
-constexpr auto kXmmaTiles = std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}});
+constexpr auto kXmmaTiles =
+    std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}, {Variant::across, "gemm_xmma_across"}});
 constexpr auto kIntegers = std::to_array<BandClass>({{Variant::usual, "gemm_int8"}, {Variant::math_8bit, "gemm_int8"}});
 constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}});
 constexpr auto kSparseTiles =
@@ -217,9 +218,11 @@ class Cublas final : public Provider {
     // cuBLAS itself picks as it would at the boost clock: by the settled one, 897 sustained rows on an H200 were predicted
     // worse (median 3.10 to 3.29 % and 2.82 to 3.06 %)
     if (looks_at_all_plans(q)) task.alone_flops = q.work.tensor.in(units::FLOP);
-    const FamilyScalars& family = q.families[cublas::family_of(task, m, q.families)];
+    const cublas::Family of = cublas::family_of(task, m, q.families);
+    const FamilyScalars& family = q.families[of];
     const GemmChoice& choice = remembered(task, q, plan_cublas_gemm);
-    out.sign(family, variant_of(task));
+    const bool across = of == cublas::kXmma && task.weights_kn;
+    out.sign(family, across ? Variant::across : variant_of(task));
     out.gemm_plan = choice.plan;
     const bool all = q.warmth == Warmth::everything && q.work.bytes() <= m.l2_held();
     const Resident resident = all ? Resident{1, 1, 1} : q.resident;
