@@ -57,14 +57,15 @@ TEST(Gradients, OfProductsAreProductsOfTheTransposes) {
                   {{dx, GroupedGemm{8, 1, 32, 4, 3, 50, {}}}, {dw, GroupedGemm{8, 2, 16, 3, 4, 50, {}, true}}});
 }
 
-/// Operands lie as the forward pass left them: W[N,K] is read by rows of what is now N.
+/// Operands lie as the forward pass left them: W[N,K] is read by rows of what is now N, and both operands of a gradient of weights
+/// by rows of what is now M and N.
 TEST(Gradients, OfProductsReadTheirOperandsAsTheyLie) {
-  const WeightLayout kn = WeightLayout::kn, nk = WeightLayout::nk;
+  const WeightLayout kn = WeightLayout::kn, nk = WeightLayout::nk, km = WeightLayout::km;
   const Precision bf16 = *parse_precision("bf16");
   expect_gradient(Gemm{2, 3, 4, 1, bf16},
-                  {{dx, Gemm{2, 4, 3, 1, bf16, false, kn}}, {dw, Gemm{3, 4, 2, 1, bf16, false, kn}}});
+                  {{dx, Gemm{2, 4, 3, 1, bf16, false, kn}}, {dw, Gemm{3, 4, 2, 1, bf16, false, km}}});
   expect_gradient(Gemm{2, 3, 4, 1, bf16, false, kn},
-                  {{dx, Gemm{2, 4, 3, 1, bf16, false, nk}}, {dw, Gemm{3, 4, 2, 1, bf16, false, kn}}});
+                  {{dx, Gemm{2, 4, 3, 1, bf16, false, nk}}, {dw, Gemm{3, 4, 2, 1, bf16, false, km}}});
 }
 
 TEST(Gradients, OfFlashAttentionAreAnOperatorOfItsOwn) {
@@ -110,7 +111,7 @@ TEST(Gradients, OfStatesAreARecomputationAndAScanInReverse) {
 TEST(Gradients, OfSparseWeightsAreOneSparseProductAndADenseOne) {
   const GemmSparse24 product{64, 32, 16, {}, true};
   expect_gradient(product,
-                  {{dx, GemmSparse24{64, 16, 32, {}}}, {dw, Gemm{32, 16, 64, 1, {}, false, WeightLayout::kn}}});
+                  {{dx, GemmSparse24{64, 16, 32, {}}}, {dw, Gemm{32, 16, 64, 1, {}, false, WeightLayout::km}}});
 }
 
 /// Choices have none; the rest is no part of a training step.

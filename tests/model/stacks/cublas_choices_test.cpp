@@ -95,6 +95,20 @@ TEST(CublasChoices, Tf32WeightsAcrossPassThroughRegisters) {
   EXPECT_GT(clk_of_a_sum(across), 1.2 * clk_of_a_sum(along)) << "tensor units wait for registers";
 }
 
+/// wgmma reads operands of 32 bits along K alone: one that lies across passes through registers, and of two the larger is turned in
+/// shared memory first (data/measurements/h200/pytorch, products_eleventh). Narrower ones it turns by itself. Short products with
+/// weights [K,N] have the library's tiles.
+TEST(CublasChoices, OperandsThatLieAcrossTakeLonger) {
+  const auto us = [](const char* type, const char* layout) {
+    return product(type, std::string("M=8192;N=8192;K=8192;layout=") + layout).time.in(units::us);
+  };
+  EXPECT_LT(us("tf32", "nk"), us("tf32", "kn"));
+  EXPECT_NEAR(us("tf32", "km") / us("tf32", "nk"), 1.5, 0.1);
+  EXPECT_EQ(us("bf16", "km"), us("bf16", "kn"));
+  EXPECT_EQ(product("tf32", "M=8192;N=8192;K=2048;layout=kn").gemm_plan.tile_m, 128);
+  EXPECT_EQ(product("tf32", "M=8192;N=8192;K=2048;layout=kn").gemm_plan.tile_n, 128);
+}
+
 /// Of several products in fp32 an A100 runs one kernel, a V100 two, K whole; none has a side below 32 (names in NeuSight's rows:
 /// 64 x 3072 x 3072 twelve times took an A100 1945 us, with half of each tile's rows outside).
 TEST(CublasChoices, ProductsOnLanesHaveFewKernels) {

@@ -55,7 +55,7 @@ TEST_F(Backward, RunsSegmentsAndNodesInReverseAndLeavesOutWhatHasNoGradient) {
   EXPECT_EQ(std::get<Gemm>(graph.nodes[6].op), (Gemm{8, 4, 16, 1, types.linear, false, WeightLayout::kn}));
   Precision into_fp32 = types.linear;
   into_fp32.output = DType::fp32;
-  EXPECT_EQ(std::get<Gemm>(graph.nodes[7].op), (Gemm{16, 4, 8, 1, into_fp32, false, WeightLayout::kn, true}))
+  EXPECT_EQ(std::get<Gemm>(graph.nodes[7].op), (Gemm{16, 4, 8, 1, into_fp32, false, WeightLayout::km, true}))
       << "gradients of weights are added to those of the micro-batches before";
 }
 
