@@ -137,6 +137,25 @@ Seconds timed_as_layer(const Op& op, const Protocol& p, const Machine& machine, 
   return time;
 }
 
+/// How a benchmark goes through copies of its operands.
+void read_rotation(const JsonValue& rule, Protocol& p) {
+  p.known = true;
+  const std::string rotates = rule.at("rotates").as_string();
+  if (rotates != "weights" && rotates != "operands")
+    rule.fail("expected rotates weights or operands, found " + rotates);
+  p.rotates_all = rotates == "operands";
+  p.least_copies = rule.at("least_copies").as_number();
+  p.most_copies = rule.at("most_copies").as_number();
+  p.fill_l2 = rule.at("fill_l2").as_number();
+  p.warm_up = rule.at("warm_up").as_number();
+  p.runs = rule.at("runs").as_number();
+  p.between_graphs = rule.at("between_graphs_s").as_number() * units::s;
+  p.zeros_of_bits = rule.has("zeros_of_bits") ? rule.at("zeros_of_bits").as_number() : 0;
+  p.scalars_know = rule.has("scalars_know") && rule.at("scalars_know").as_bool();
+  if (p.least_copies < 1 || p.most_copies < p.least_copies || p.runs < 1 || p.warm_up < 0)
+    rule.fail("expected 1 <= least_copies <= most_copies, runs >= 1, warm_up >= 0");
+}
+
 }  // namespace
 
 Resident resident_of(const Gemm& s, const Protocol& p, const Machine& machine) { return resident(s, p, machine); }
@@ -270,22 +289,7 @@ Protocols::Protocols(const JsonValue& root) {
                               "between_graphs_s", "scalars_know", "zeros_of_bits", "batched", "why"});
     Rule read{rule.at("op").as_string(), rule.at("stack").as_string(), {}};
     read.batched = rule.has("batched") && rule.at("batched").as_bool();
-    Protocol& p = read.protocol;
-    p.known = true;
-    const std::string rotates = rule.at("rotates").as_string();
-    if (rotates != "weights" && rotates != "operands")
-      rule.fail("expected rotates weights or operands, found " + rotates);
-    p.rotates_all = rotates == "operands";
-    p.least_copies = rule.at("least_copies").as_number();
-    p.most_copies = rule.at("most_copies").as_number();
-    p.fill_l2 = rule.at("fill_l2").as_number();
-    p.warm_up = rule.at("warm_up").as_number();
-    p.runs = rule.at("runs").as_number();
-    p.between_graphs = rule.at("between_graphs_s").as_number() * units::s;
-    p.zeros_of_bits = rule.has("zeros_of_bits") ? rule.at("zeros_of_bits").as_number() : 0;
-    p.scalars_know = rule.has("scalars_know") && rule.at("scalars_know").as_bool();
-    if (p.least_copies < 1 || p.most_copies < p.least_copies || p.runs < 1 || p.warm_up < 0)
-      rule.fail("expected 1 <= least_copies <= most_copies, runs >= 1, warm_up >= 0");
+    read_rotation(rule, read.protocol);
     rules_.push_back(std::move(read));
   }
 }

@@ -196,6 +196,10 @@ Seconds walk_over_heads(const AttentionBackward& s, double width, double group, 
   return ceil_div(ctas, m.sm_count * kResident) * group * m.l2_latency;
 }
 
+/// Of 84 recorded launches of cuDNN's (convert_dq_to_16bits) the long ones reach that share of what other passes do: a head's rows go
+/// to rows of all heads.
+constexpr double kScattered = 0.83;
+
 }  // namespace
 
 void answer_backward(const AttentionBackward& s, const FamilyScalars& family, const FamilyScalars& streams,
@@ -209,10 +213,9 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const double v = std::min(t.width, ceil_div(static_cast<double>(s.v_dim), step) * step);
   const double halves = std::max(1.0, ceil_div(static_cast<double>(std::max(s.qk_dim, s.v_dim)), t.width));
   const double es = bytes_of(s.dtype), batch = static_cast<double>(s.batch);
-  const double queries = batch * static_cast<double>(s.q_heads * s.q_len);
-  const double keys =
-      batch * static_cast<double>(s.kv_heads) * visible_keys(forward_of(s)) * static_cast<double>(s.qk_dim + s.v_dim);
-  const double group = static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads);
+  const double queries = batch * static_cast<double>(s.q_heads * s.q_len), kv_heads = static_cast<double>(s.kv_heads);
+  const double keys = batch * kv_heads * visible_keys(forward_of(s)) * static_cast<double>(s.qk_dim + s.v_dim);
+  const double group = static_cast<double>(s.q_heads) / kv_heads;
   const double q_values = queries * static_cast<double>(s.qk_dim), o_values = queries * static_cast<double>(s.v_dim);
   const double sums = 4.0 * q_values, per_row = 4.0 * queries, shared = group > 1 ? group * keys * es : 0;
   const Bytes all = q.work.bytes() + (sums + per_row + shared) * units::B;
@@ -227,9 +230,9 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   if (cudnn) main.exposed_clk += end_check_clk(s.kv_len, t.keys, t.queries * t.keys, m);
   main.once_clk = masked_blocks(forward_of(s), t.queries, t.keys, main.plan.steps) * mask_clk(t.queries * t.keys, m) +
                   family.start_clk;
-  // dQ's fp32 sums of a step are written to shared memory, and read there, before they go to L2
-  if (cudnn) main.smem_clk += 2 * t.queries * qk * halves * 4.0 / m.gpu.sm.smem_bytes_per_clk.in(units::B);
   if (cudnn) {
+    // dQ's fp32 sums of a step are written to shared memory, and read there, before they go to L2
+    main.smem_clk += 2 * t.queries * qk * halves * 4.0 / m.gpu.sm.smem_bytes_per_clk.in(units::B);
     deal(main, t, s, step_alone_clk(main), main.once_clk + loads.block_clk, m);
     clear_counter(main, m);
   }
@@ -247,9 +250,6 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   pass("row sums of dO O",
        {2 * o_values * es, per_row + sums, 2 * o_values, 2 * o_values * es, spilled * (per_row + sums)});
   launch_as_found(out, q, "attention backward", main, family);
-  // of 84 recorded launches of cuDNN's (convert_dq_to_16bits) the long ones reach that share of what other passes do: a head's rows
-  // go to rows of all heads
-  constexpr double kScattered = 0.83;
   Demand& convert = pass("dQ", {sums, q_values * es, q_values, spilled * sums, q_values * es});
   if (cudnn) convert.dram_share = kScattered;
   if (group <= 1) return;

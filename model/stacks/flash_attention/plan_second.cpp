@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arch/gpu/occupancy.hpp"
+#include "model/engine/timing.hpp"
 #include "model/stacks/common/deal_in_order.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/common/shared_sms.hpp"
