@@ -1,6 +1,7 @@
 // cuBLAS, cuBLASLt and cuSPARSELt: dense, grouped and 2:4 sparse GEMM.
 #include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 #include "arch/error.hpp"
@@ -209,7 +210,8 @@ class Cublas final : public Provider {
   static void require_layout(const GemmTask& t, const Question& q) {
     const DType weight = std::get<Gemm>(q.op).precision.weight;
     if (bits(t.math) > 8 && bits(weight) >= bits(t.math)) return;
-    throw NotModelled("layout=kn: operands of 8 bits and less are multiplied with weights [N,K] alone; expected nk");
+    throw NotModelled(std::string("layout=") + (t.inputs_km ? "km" : "kn") +
+                      ": operands of 8 bits and less are multiplied with weights [N,K] alone; expected nk");
   }
 
   bool price(GemmTask task, const char* kernel, const Question& q, Answer& out) const {
