@@ -145,9 +145,10 @@ void find_resident(Demand& d, const GemmTask& t, const Rates& m, const Resident&
 
 namespace {
 
-/// Of sizes and layout: a forward product and the gradient of another one's input may differ in the latter alone.
+/// Of sizes and layout: a forward product and the gradients of other ones may differ in the latter alone.
 std::size_t slot_of(const GemmTask& t, std::size_t slots) {
-  std::uint64_t hash = (t.weights_kn ? 1U : 0U) + (t.adds ? 2U : 0U) + 4U * static_cast<std::uint64_t>(t.output_bytes);
+  std::uint64_t hash = (t.weights_kn ? 1U : 0U) + (t.adds ? 2U : 0U) + 4U * static_cast<std::uint64_t>(t.output_bytes) +
+                       (t.inputs_km ? 64U : 0U);
   for (const double v : {t.m, t.n, t.k, t.batch}) {  // whole numbers have empty low halves as doubles: fold and mix
     hash = (hash ^ (hash >> 29) ^ (std::bit_cast<std::uint64_t>(v) >> 32)) * 0x9E3779B97F4A7C15U;
   }

@@ -172,9 +172,10 @@ class Cublas final : public Provider {
   }
 
   /// Of two kinds of kernels for one product the quicker one, where all plans are looked at.
-  static GemmTask quickest(const GemmTask& t, const Question& q) {
+  GemmTask quickest(const GemmTask& t, const Question& q) const {
     if (!looks_at_all_plans(q) || !gemm::whole_units(t) || !cublas::runs_as_small_tf32(t, q.rates)) return t;
     GemmTask usual = t;
+    usual.few_tiles = earlier_;
     usual.alone_flops = q.work.tensor.in(units::FLOP);
     GemmTask small = usual;
     small.by_mma_sync = true;
