@@ -161,6 +161,11 @@ double stored_norm(NormKind norm, const View& v, bool behind_product = false) {
   return v.tokens * ((stream + fp32 + (behind_product ? v.normalized() : v.normalized_stream())) * v.hidden + fp32);
 }
 
+/// A window that is no longer than the prompt is a mask, for whose sake keys and values are copied for each query head.
+bool copies_values(const AttentionSpec& a, const View& v) {
+  return a.kv_heads < a.q_heads && a.window > 0 && !a.chunked && v.kv_len >= d(a.window);
+}
+
 /// The values that attention keeps hold the joined result of queries, keys and values alive; queries that were joined lie head by
 /// head, and so does attention's result, of which the output's product keeps a copy by tokens. Heads whose width is no multiple of
 /// 8 are kept as wide as they are filled up for the kernel, and the output's product has a copy without that.
@@ -171,7 +176,8 @@ double stored_views(const LayerSpec& l, const View& v) {
   const double pad = v.flash() ? d((8 - attention->qk_dim % 8) % 8) : 0;
   const double filled = 2 * pad * d(attention->q_heads + attention->kv_heads);
   const bool copied = (v.source.turns_part || l.rotary < 1 || pad > 0) && v.flash();  // written out it lies by tokens
-  const bool views = v.source.views && (v.flash() || v.tokens <= v.q_len);  // products of several sequences copy values
+  // products of several sequences copy values
+  const bool views = v.source.views && (v.flash() ? !copies_values(*attention, v) : v.tokens <= v.q_len);
   return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0) + filled);
 }
 
@@ -421,7 +427,19 @@ double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const Trai
   return full ? std::max(bytes, inputs + most) : bytes + most;
 }
 
+/// Of the norms around a stack those behind its layers: one, where there is any.
+double last_norms(const View& v) { return v.eager() ? std::min(v.source.outer_norms, 1) : 1; }
+
+/// What the norm behind the layers and the head read.
+double stored_behind(const StackSpec& stack, const View& v) {
+  return last_norms(v) * stored_norm(stack.kinds.front().norm, v) + v.tokens * v.hidden * v.element;
+}
+
 }  // namespace
+
+Bytes stored_behind_layers(const Llm& llm, const Workload& w, const Types& types) {
+  return stored_behind(llm.main(), view_of(llm, w, types, llm.main())) * units::B;
+}
 
 Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, const TrainingStage& stage) {
   const double parts = under_way(w, stage);
@@ -436,7 +454,7 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
     if (&stack != &llm.main() || !last) continue;
     // Final norm and head inputs; logits, and in eager code their fp32 softmax.
     const double norms = v.eager() ? v.source.outer_norms : 1;
-    bytes += norms * stored_norm(stack.kinds.front().norm, v) + v.tokens * v.hidden * v.element;
+    bytes += stored_behind(stack, v) + (norms - last_norms(v)) * stored_norm(stack.kinds.front().norm, v);
     if (v.eager()) bytes += stored_ends(llm, stack, v);
     if (!v.eager()) bytes += logits(llm, w, v) * (v.flash() ? v.element : v.element + 4);
   }

@@ -18,6 +18,9 @@ struct TrainingStage {
 Bytes live_activations(const Llm& llm, const Workload& workload, const Types& types);
 Bytes stored_activations(const Llm& llm, const Workload& workload, const Types& types, const TrainingStage& stage = {});
 
+/// Of those, in eager code, what is gone when the backward pass comes to the layers.
+Bytes stored_behind_layers(const Llm& llm, const Workload& workload, const Types& types);
+
 /// Bytes that one layer of a kind keeps for the backward pass of a micro-batch.
 double kept_bytes_of(const Llm& llm, const Workload& rank, const Types& types, const StackSpec& stack,
                      std::size_t kind);
