@@ -167,7 +167,8 @@ bool copies_values(const AttentionSpec& a, const View& v) {
 }
 
 /// The values that attention keeps hold the joined result of queries, keys and values alive; queries that were joined lie head by
-/// head, and so does attention's result, of which the output's product keeps a copy by tokens. Heads whose width is no multiple of
+/// head, and so does attention's result, of which the output's product keeps a copy by tokens (in fp32, by PyTorch's own kernel,
+/// the result lies by tokens whatever the queries do: aten/src/ATen/native/transformers/cuda/attention.cu). Heads whose width is no multiple of
 /// 8 are kept as wide as they are filled up for the kernel, and the output's product has a copy without that.
 double stored_views(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
@@ -175,7 +176,8 @@ double stored_views(const LayerSpec& l, const View& v) {
   const double queries = d(attention->q_heads * attention->qk_dim), keys = d(attention->kv_heads * attention->qk_dim);
   const double pad = v.flash() ? d((8 - attention->qk_dim % 8) % 8) : 0;
   const double filled = 2 * pad * d(attention->q_heads + attention->kv_heads);
-  const bool copied = (v.source.turns_part || l.rotary < 1 || pad > 0) && v.flash();  // written out it lies by tokens
+  const bool joined = (v.source.turns_part || l.rotary < 1) && v.element <= 2;
+  const bool copied = (joined || pad > 0) && v.flash();  // written out it lies by tokens
   // products of several sequences copy values
   const bool views = v.source.views && (v.flash() ? !copies_values(*attention, v) : v.tokens <= v.q_len);
   return v.tokens * v.element / v.tp() * ((views ? queries + keys : 0) + (copied ? queries : 0) + filled);

@@ -197,6 +197,16 @@ TEST(EagerOptions, SharedKeyHeadsInFp32WriteScores) {
   EXPECT_NEAR(peak(1, 2048, "fp32") / 33672413696.0, 1, 0.003);
 }
 
+/// Queries that are joined of a rotated part and the rest lie head by head; in fp32 attention's result lies by tokens all the same,
+/// so that the output's product keeps no copy of it. The peak is recorded (sixteenth).
+TEST(EagerOptions, ResultsOfAttentionInFp32LieByTokens) {
+  Workload w = training(8, 512, "fp32");
+  train_eagerly(w);
+  const std::string phi = testing_support::tests_folder() + "/model/eager_models/phi-1.5.json";
+  const Bytes peak = memory_need(testing_support::cut(phi, 12), w).total();
+  EXPECT_NEAR(peak.in(units::B) / 22896452096.0, 1, 5e-4);
+}
+
 /// Counted in the trace of bert-large-uncased under autocast: each of 24 x 6 matrices, the head's dense layer and its product.
 TEST(EagerOptions, AutocastCastsEachMatrixOfAnEncoderOnce) {
   Workload w = training(32, 128);
