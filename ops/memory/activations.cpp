@@ -140,6 +140,8 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   // (weighted_bias_swiglu_impl in megatron/core/transformer/moe/experts.py)
   if (v.eager() || v.w.fusion == Fusion::none) bytes += rows * v.of_experts() * in;
   bytes += v.tokens * v.element * (v.hidden + d(f.experts));  // router input and scores
+  // as such experts have no activation of one kernel: the clamped gate, one more than up and their result, beside the sigmoid
+  if (v.eager() && v.source.clamps_gate) bytes += 3 * rows * v.of_experts() * d(f.expert_width) / d(plan.width_split);
   if (v.eager() && v.source.jitters_rows) bytes += 2 * v.tokens * v.hidden * v.of_experts();
   if (v.eager() && v.source.routes_in_fp32 && !v.autocast() && v.element < 4) bytes += v.tokens * 4 * v.hidden;
   const double beside = d(f.shared_width + f.width) / v.tp();

@@ -54,7 +54,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.joined_gate = joins_gate(llm);
   keeps.views = one_of(name, {"phi3", "gpt_neox", "modernbert", "persimmon"});
   keeps.turns_part = one_of(name, {"phi3", "gpt_neox", "phi", "stablelm"});
-  keeps.wide_norms = name.starts_with("gemma") || one_of(name, {"vaultgemma", "olmo2", "olmo3", "helium"});
+  keeps.wide_norms = name.starts_with("gemma") || one_of(name, {"vaultgemma", "olmo2", "olmo3", "helium", "gpt_oss"});
   keeps.wide_centred_norms = one_of(name, {"cohere", "cohere2"});
   keeps.wide_layernorm = name == "olmo";
   keeps.casts_layernorm = name == "nemotron";
@@ -68,6 +68,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.bounds_scores = name == "xglm";
   keeps.scores_distances = name == "deberta-v2";
   keeps.jitters_rows = name == "phimoe";
+  keeps.clamps_gate = name == "gpt_oss";
   keeps.wide_scores = one_of(name, {"gptj", "gpt_neo", "codegen"});
   keeps.norms_turned = name == "hunyuan_v1_dense";
   keeps.caps_scores = name == "gemma2";

@@ -39,6 +39,7 @@ struct SourceKeeps {
   /// Rows in front of a router are multiplied with random numbers, by the block and by the router, as published configs ask for
   /// (Phi's input_jitter_noise of 0.01; its class says 0).
   bool jitters_rows = false;
+  bool clamps_gate = false;  ///< experts' activations are written out: gate and up clamped, sigmoid, up + 1 (gpt-oss)
   bool scores_distances = false;  ///< adds products with a table of distances, gathered by them (DeBERTa)
   bool caps_scores = false;       ///< attention that is written out keeps what its tangent made (Gemma 2)
   bool keeps_all_scores = false;  ///< published configs drop nothing from the scores, though they drop elsewhere (OPT)
