@@ -511,6 +511,38 @@ Beside beside_dense(const LayerSpec& l, const View& v) {
   return {made - (v.autocast() ? v.element * matrix : 0), matrix};
 }
 
+/// Rows of a rank's experts, and how wide their matrices are.
+struct ExpertRows {
+  double rows = 0, width = 0;
+
+  ExpertRows(const FfnSpec& f, const View& v) {
+    const ExpertPlan plan = expert_plan(v.w, f);
+    const double share = plan.fullest / (plan.exchanged ? v.tp() : d(plan.ranks));
+    rows = share * v.tokens * d(f.topk);
+    width = d(f.expert_width) / d(plan.width_split);
+  }
+};
+
+/// In that of experts, where their activation is: the gradient of its product and of both factors, when the last matrices have
+/// theirs; gone are the product and the results that weights of the routing multiplied. (Of a part without gate it is less.)
+Beside beside_experts_activation(const LayerSpec& l, const View& v) {
+  if (!l.ffn || !l.ffn->is_moe()) return {};
+  const ExpertRows of(*l.ffn, v);
+  const double in = l.ffn->latent > 0 ? d(l.ffn->latent) : v.hidden, matrices = l.ffn->gated ? 3 : 2;
+  const double more = of.rows * v.of_experts() * ((matrices - 1) * of.width - in);
+  return {more + waiting_gradient(v), l.expert_params / matrices / v.tp()};
+}
+
+/// In that of experts, at their first matrices: the gradient of what their activation read, when all matrices have theirs; gone is
+/// what the activation kept. The gradient of the rows that came in stands where the results did.
+Beside beside_experts(const LayerSpec& l, const View& v) {
+  if (!l.ffn || !l.ffn->is_moe()) return {};
+  const ExpertRows of(*l.ffn, v);
+  const double gone = stored_dense(*l.ffn, v, of.rows, 0, of.width, v.input_of_experts(), v.of_experts());
+  const double made = of.rows * v.of_experts() * (l.ffn->gated ? 2 : 1) * of.width;
+  return {made - gone + waiting_gradient(v), l.expert_params / v.tp()};
+}
+
 }  // namespace
 
 std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types& types) {
@@ -523,7 +555,7 @@ std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types
     for (const LayerSpec& l : stack.kinds) {
       v.dropout = trains_with_dropout(l, stack.role);
       const double kept = stored_layer(l, v);
-      for (const Beside& beside : {beside_scores(l, v), beside_dense(l, v)}) {
+      for (const Beside& beside : {beside_scores(l, v), beside_dense(l, v), beside_experts(l, v), beside_experts_activation(l, v)}) {
         found.push_back({beside.bytes, beside.params, kept});
       }
     }

@@ -256,6 +256,30 @@ TEST(EagerOptions, PeaksOfWhatIsRecomputed) {
   EXPECT_NEAR(peak(falcon, 4, 4, 1024, false, Optimizer::adamw) / 14012555776.0, 1, 0.006);
 }
 
+/// Peaks inside experts that are computed again, as tools/count_kept.py counts them, with cuBLAS's two workspaces: where wide experts'
+/// activation has its gradients (mixtral-8x7b), and at their first matrices (mixtral-8x22b, one layer of it).
+TEST(EagerOptions, PeaksOfExpertsThatAreComputedAgain) {
+  const auto peak = [](const std::string& model, std::size_t layers, std::int64_t batch, std::int64_t prompt) {
+    Workload w = training(batch, prompt, "bf16");
+    w.training.recompute = Recompute::full;
+    w.training.optimizer = Optimizer::adamw_fused;
+    train_eagerly(w);
+    return memory_need(testing_support::cut(model, layers), w).total().in(units::B)-2.0 * (32 << 20);
+  };
+  EXPECT_NEAR(peak("mixtral-8x7b", 2, 24, 512) / 28783126528.0, 1, 5e-4);
+  EXPECT_NEAR(peak("mixtral-8x22b", 1, 8, 1024) / 25329755648.0, 1, 5e-4);
+}
+
+/// gpt-oss's experts clamp gate and up, whose product with a sigmoid and one more than up are written out, and its norms multiply by
+/// their weights in fp32. Recorded (families.seventh).
+TEST(EagerOptions, ExpertsThatAreWrittenOutKeepTheirParts) {
+  Workload w = training(4, 1024, "bf16");
+  w.training.written_out = true;
+  train_eagerly(w);
+  const Bytes peak = memory_need(testing_support::cut("gpt-oss-20b", 2), w).total();
+  EXPECT_NEAR(peak.in(units::B) / 30422976000.0, 1, 1e-3);
+}
+
 /// As two H200 held them under fully_shard: in a layer's backward pass what the head and its norm read is gone (0.5 GB of
 /// llama-2-70b's), and where a window makes a mask, values are copied for each query head, so that nothing keeps the joined result
 /// of queries, keys and values (0.47 GB of phi-3-medium's).
