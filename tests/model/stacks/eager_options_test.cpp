@@ -284,7 +284,8 @@ TEST(EagerOptions, ExpertsThatAreWrittenOutKeepTheirParts) {
 /// llama-2-70b's), and where a window makes a mask, values are copied for each query head, so that nothing keeps the joined result
 /// of queries, keys and values (0.47 GB of phi-3-medium's).
 TEST(EagerOptions, PeaksOfShardsAreRecorded) {
-  const auto peak = [](const std::string& model, std::size_t layers, std::int64_t batch, std::int64_t prompt, int zero) {
+  const auto peak = [](const std::string& model, std::size_t layers, std::int64_t batch, std::int64_t prompt,
+                       int zero) {
     Workload w = training(2 * batch, prompt, "bf16");
     w.parallel.data = 2;
     w.parallel.zero = zero;
