@@ -2,6 +2,7 @@
 // it, dealt out in the order of the grid: a head's tiles of queries first.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "arch/gpu/occupancy.hpp"
@@ -114,6 +115,32 @@ std::vector<CtaBatch> batches_of_parts(const AttentionPrefill& s, const SecondTi
 double partial_results_clk(const SecondTile& t, double v_dim, const Rates& m) {
   const Bytes sums = t.rows * v_dim * 4.0 * units::B;
   return (sums / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz);
+}
+
+/// KiB from a kernel's start to the end of its main loop, and to its exit.
+struct CodeEnds {
+  double width = 0, loop = 0, exit = 0;
+};
+// SASS of PyTorch 2.11 for sm_90, bf16 (that for sm_80 is 8 % shorter to 3 % longer). Each step with a mask is code of its own, one behind
+// another before the loop; lengths that are no whole blocks have one more of them up to 128 columns.
+constexpr CodeEnds kCausalWhole[] = {{32, 51.5, 56.8}, {64, 59.3, 66.4}, {96, 54.0, 61.7}, {128, 70.7, 80.0}};
+constexpr CodeEnds kCausal[] = {{32, 86.0, 92.4}, {64, 101.2, 109.9}, {96, 74.9, 83.4}, {128, 108.4, 119.3}};
+
+/// Behind other launches a kernel's code comes from memory anew: of the first 76 KiB nothing is seen, each further 1.1 KiB is a trip
+/// that nothing hides, once for the CTAs that the launch begins with. (Both numbers by training rows: heads of 128, 64, 32 and 96 in
+/// 128 CTAs, causal, 12 tokens short of whole blocks, take 14, 13, 8 and 3 us longer than whole ones where L2 was swept before, and
+/// 2 or less where it was not; H200, data/measurements/h200/pytorch/attention_tiles*.) Kernels without a mask, wider ones, and those of
+/// 64 rows end before; where code lies in L2 still, this is too much.
+Seconds code_comes(const AttentionPrefill& s, const SecondTile& t, double width, const Rates& m) {
+  constexpr double kAtOnce = 76, kTrip = 1.1, kTall = 128;
+  if (!s.causal || t.rows < kTall) return Seconds{};
+  const double masked = masked_of(s, t);
+  const auto& ends = masked > std::ceil(t.rows / t.keys) ? kCausal : kCausalWhole;
+  const auto* found =
+      std::find_if(std::begin(ends), std::end(ends), [&](const CodeEnds& e) { return e.width == width; });
+  if (found == std::end(ends)) return Seconds{};
+  const bool loops = ceil_div(static_cast<double>(s.kv_len), t.keys) > masked;
+  return std::max(0.0, found->exit - std::max(kAtOnce, loops ? 0 : found->loop)) / kTrip * m.gpu.memory.latency;
 }
 
 /// The merge (flash_fwd_splitkv_combine_kernel): CTAs of 4, 8 or 16 rows by the width, each of which sums up what the parts leave
@@ -241,6 +268,7 @@ AttentionChoice plan_second_prefill(const AttentionPrefill& s, const Rates& m, c
   d.overlap = kBesideTheChain;
   d.start = first_loads(s, tile, qk_dim, std::min(static_cast<double>(d.plan.ctas), held * m.sm_count),
                         blocks.tiles * parts, m);
+  if (parts <= 1) d.start += code_comes(s, tile, width, m);
   prefill_traffic(d, s);
   if (parts <= 1) return c;
   c.combines = true;
