@@ -81,6 +81,13 @@ void TileLayout::fill_clusters(const Context& c) {
   tiles = tiles_m * tiles_n * c.task.batch;
 }
 
+void share_by_pair(TileLayout& t, const Context& c) {
+  const TileCosts& e = *t.costs;
+  t.l2_bytes -= 0.5 * e.col_side();
+  t.smem_clk -=
+      0.5 * (c.path.operand_reads(e.tile.rows, e.tile.cols, 0, e.col_side()) + kFillShare * e.col_side()) / c.smem_port;
+}
+
 WorkSplit tiled(const TileLayout& layout, double splits) {
   WorkSplit s;
   s.splits = splits;

@@ -96,6 +96,7 @@ struct TileCosts {
   double cluster = 1;       ///< CTAs that fetch the operand they share once (TMA multicast)
   double cluster_cols = 1;  ///< of them side by side along N, where a kernel's clusters are known
   bool persistent = false;
+  bool paired = false;  ///< two SMs multiply as one (share_by_pair)
   double resident = 1, stages = 2, stage_bytes = 0, a = 0, w = 0;
   double tensor_clk = 0, fp32_clk = 0, smem_clk = 0, once_clk = 0, serial_clk = 0;
   double issue_clk = 0;
@@ -130,6 +131,10 @@ struct TileLayout {
   /// Tiles on the row side fill whole clusters.
   void fill_clusters(const Context& c);
 };
+
+/// tcgen05 with two SMs: an instruction of 256 rows takes half of the columns' operand from either SM, so that each fetches,
+/// keeps and reads half of it. (PTX ISA, tcgen05.mma, cta_group::2.) The ring's stages are the tile's to say.
+void share_by_pair(TileLayout& layout, const Context& c);
 
 /// How the tiles of a layout are dealt to CTAs: `ctas` times `steps` each; clocks as in Demand, a CTA.
 struct WorkSplit {

@@ -26,6 +26,7 @@ class GroupsPlanner {
     e.cluster = of.cluster;
     if (g_.block_sums && !g_.by_threads) e.fp32_clk += sums_clk(e);
     if (g_.sums_wait) e.tensor_clk += waits_for_sums_clk(e);
+    e.paired = is_paired(of);
     const double row_side = e.row_side(), col_side = e.col_side();
     if (g_.striped) {
       e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
@@ -37,6 +38,7 @@ class GroupsPlanner {
       constexpr double kBarriers = 3072;  // bytes beside the ring
       e.persistent = true;
       e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
+      if (e.paired) e.stage_bytes -= 0.5 * col_side;
       e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
       e.step_latency = c.family.step;
       // tensor memory holds two tiles' accumulators: one leaves while the next is summed (sm100_gemm_tma_warpspecialized)
@@ -58,14 +60,16 @@ class GroupsPlanner {
     const TileCosts& e = *t.costs;
     const double tiles_m = g_.rows.tiles(e.tile_m);
     t.tiles = tiles_m * t.tiles_n;
+    if (e.paired) gemm::share_by_pair(t, c);
     if (!c.path.multicast || g_.by_threads || tiles_m <= 0) return;
     if (of_one_tensor()) {
       share_tokens(t);
       if (c.task.batch <= 1) ask_outside(t, tiles_m);  // else boxes reach into the next product's rows
       return;
     }
-    if (g_.block_sums) return;  // boxes reach into the next expert's rows
-    const double outside = e.tile_m - g_.rows.total() / tiles_m;
+    if (g_.block_sums) return;                             // boxes reach into the next expert's rows
+    const double of_sm = e.paired && e.swapped ? 0.5 : 1;  // either SM of a pair fetches half of the tokens
+    const double outside = of_sm * (e.tile_m - g_.rows.total() / tiles_m);
     t.edge_fill_clk += gemm::kOutsideRowClk * outside * e.tile_k * c.task.input_bytes / gemm::kStepBytes;
   }
 
@@ -99,6 +103,15 @@ class GroupsPlanner {
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return gemm::plan_of(t, split); }
 
  private:
+  /// On tcgen05 libraries have kernels of two SMs for each of these tiles (TensorRT-LLM's
+  /// get_candidate_configs_sm100_dynamic_cluster_shape(): clusters of 2 x 1 x 1; DeepGEMM's and PyTorch's grouped products alike),
+  /// which the search would choose wherever there is a second tile of rows: it fetches less and waits for no more. Clusters of 4 x 2,
+  /// which fetch rows once for two tiles of columns, are left out, as are those of Triton.
+  bool is_paired(const GroupTile& of) const {
+    if (c.path.kind != TensorPath::Kind::tcgen05 || of.alone || g_.by_threads || g_.striped) return false;
+    return (of.swapped ? c.task.n : c.task.m) > of.tile.rows;
+  }
+
   /// CTAs beside each other along N ask for the same tokens: a cluster's once, and requests of neighbours meet on their
   /// way to L2, which answers them by pairs.
   void share_tokens(TileLayout& t) const {

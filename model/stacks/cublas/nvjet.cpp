@@ -234,7 +234,8 @@ class TmaPlanner {
     e.cluster = 2;
     e.persistent = true;
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
-    if (is_paired(tile, swapped)) e.stage_bytes -= 0.5 * e.col_side();
+    e.paired = is_paired(tile, swapped);
+    if (e.paired) e.stage_bytes -= 0.5 * e.col_side();
     e.stages = std::clamp(std::floor((c.smem - beside_ring()) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;
     // at every tile tensor units wait while accumulators leave the registers; behind the last, the way to L2 is seen
@@ -304,18 +305,12 @@ class TmaPlanner {
     return c.task.block > 0 ? std::span<const Tile>(kScaled) : std::span<const Tile>(kXmma);
   }
 
-  /// tcgen05 with two SMs: an instruction of 256 rows takes half of the columns' operand from either SM, so that each fetches,
-  /// keeps and reads half of it. Clusters of four share the rows too, where there are columns enough. (PTX ISA, tcgen05.mma,
-  /// cta_group::2; CUTLASS's profiles for sm_100: 2-SM instructions of 256 x 256, clusters of 2 x 1 and 4 x 4.)
+  /// Two SMs multiply as one; clusters of four share the rows too, where there are columns enough. (CUTLASS's profiles for
+  /// sm_100: 2-SM instructions of 256 x 256, clusters of 2 x 1 and 4 x 4.)
   void pair_up(TileLayout& t) const {
     const TileCosts& e = *t.costs;
     const double along_cols = e.swapped ? t.tiles_m : t.tiles_n;
-    if (is_paired(e.tile, e.swapped)) {
-      t.l2_bytes -= 0.5 * e.col_side();
-      t.smem_clk -=
-          0.5 * (c.path.operand_reads(e.tile.rows, e.tile.cols, 0, e.col_side()) + gemm::kFillShare * e.col_side()) /
-          c.smem_port;
-    }
+    if (e.paired) gemm::share_by_pair(t, c);
     if (along_cols >= 2) t.l2_bytes -= 0.5 * e.row_side();
   }
 

@@ -21,7 +21,7 @@ inline constexpr auto kWeightsInRows = std::to_array<GroupTile>({{{128, 16}, tru
 /// The first of the list, which nobody chose (get_candidate_tiles_sm90(), get_candidate_configs_sm100_dynamic_cluster_shape(),
 /// get_candidate_tiles(); tiles with the weights in rows come behind).
 inline constexpr auto kFirst = std::to_array<GroupTile>({{{128, 16}, false}});
-inline constexpr auto kFirstInTensorMemory = std::to_array<GroupTile>({{{128, 128}, false}});
+inline constexpr auto kFirstInTensorMemory = std::to_array<GroupTile>({{{128, 128}, false, 64, 1, true}});
 inline constexpr auto kFirstByCpAsync = std::to_array<GroupTile>({{{32, 128}, false}});
 
 /// Of its kernels for cp.async (get_candidate_tiles()), tokens in rows; the second list's are of 8 bits.

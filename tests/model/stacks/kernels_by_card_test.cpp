@@ -120,6 +120,27 @@ TEST(KernelsByCard, SglangsAttentionGoesByTheGeneration) {
   }
 }
 
+/// A step of 128 rows of weights by 256 tokens, 128 bytes of K each: either SM of a pair fetches half of the tokens.
+TEST(KernelsByCard, TwoSmsShareTokensOfExpertsOnTensorMemory) {
+  Moe s;
+  s.tokens = 8192;
+  s.hidden = 7168;
+  s.width = 2048;
+  s.experts = 64;
+  s.topk = 4;
+  s.precision = *parse_precision("bf16");
+  const auto fetched = [&](const char* card) {
+    const OpPrediction p = on(card, s, "trt-llm");
+    for (int i = 0; i < p.launch_count; ++i) {
+      const auto& launch = p.launches[static_cast<std::size_t>(i)];
+      if (std::string(launch.kernel) == "grouped gemm, down") return launch.demand.l2.in(units::B);
+    }
+    return 0.0;
+  };
+  EXPECT_DOUBLE_EQ(fetched("b200_sxm"), 128.0 * (128 + 256 / 2));
+  EXPECT_DOUBLE_EQ(fetched("h200_sxm"), 128.0 * (128 + 256));
+}
+
 /// Kernels that unpack weights are Ampere's on tcgen05: they save bytes, but their products are far below those of its own
 /// instructions.
 TEST(KernelsByCard, UnpackedWeightsAreMultipliedByMmaSyncOnTensorMemory) {
