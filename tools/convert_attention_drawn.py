@@ -40,7 +40,7 @@ def add_rows(out, name):
 def main():
     out = measurement_csv.Output()
     for name in ("attention_drawn", "attention_drawn_second", "attention_drawn_third", "attention_drawn_fourth", "attention_drawn_sixth",
-                 "attention_drawn_seventh", "attention_drawn_eighth", "attention_tiles"):
+                 "attention_drawn_seventh", "attention_drawn_eighth", "attention_drawn_ninth", "attention_tiles"):
         add_rows(out, name)
     out.write(MEASUREMENTS)
 
