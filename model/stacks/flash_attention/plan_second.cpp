@@ -93,8 +93,9 @@ std::vector<CtaBatch> batches_of(const AttentionPrefill& s, const SecondTile& t,
 /// diagonal a part has no keys, and its CTA returns as soon as it has written that; the part that the diagonal crosses has the mask.
 std::vector<CtaBatch> batches_of_parts(const AttentionPrefill& s, const SecondTile& t, const BlockCount& blocks,
                                        double mask_steps, double parts) {
-  const double heads = static_cast<double>(s.batch * s.q_heads), masked = mask_steps * masked_of(s, t);
+  const double heads = static_cast<double>(s.batch * s.q_heads);
   const double of_a_part = ceil_div(ceil_div(static_cast<double>(s.kv_len), t.keys), parts);
+  const double masked = mask_steps * std::min(masked_of(s, t), of_a_part);
   if (!s.causal) return {{of_a_part + masked, heads * blocks.tiles * parts}};
   std::vector<CtaBatch> batches;
   for (double head = 0; head < heads; ++head) {
