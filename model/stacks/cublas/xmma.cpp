@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
 
@@ -145,7 +146,7 @@ class XmmaPlanner {
     Demand d = gemm::launch_demand(c, t, split, traffic);
     if (traffic == Traffic::counted) d.dram_read = c.task.batch * (walked(t) + c.task.bias_bytes) * units::B;
     look_up(d, t, split);
-    d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + split.meet_clk * c.clk;
+    d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + (split.meet_clk + alone_clk(t, split)) * c.clk;
     d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
                                              : "to load code, tensor maps and what they describe";
     if (split.splits > 1) d.serial_latency += kClear;
@@ -225,8 +226,21 @@ class XmmaPlanner {
   /// takes 640 with weights [K,N] and 897 with both, of 512 by the tensor units; 128 x 256 takes 1090 and 1704, of 1024.)
   double turned_clk(const TileCosts& e, Tile tile) const {
     if (!c.task.weights_kn) return 0;
-    if (c.task.inputs_km) return (std::min(e.a, e.w) + 2 * std::max(e.a, e.w)) / c.smem_port;
+    if (c.task.inputs_km) return 2 * (e.a + e.w) / c.smem_port + chain_clk();
     return (takes_turns(tile) ? 1 : 0.5) * e.w / c.smem_port;
+  }
+
+  static double ev(const char* n, double d) { const char* v = getenv(n); return v ? atof(v) : d; }
+  static double chain_clk() { static const double v = ev("C0", 80); return v; }
+
+  double alone_clk(const TileLayout& t, const WorkSplit& split) const {
+    static const double K1 = ev("K1", 1), K0 = ev("K0", 80);
+    const TileCosts& e = *t.costs;
+    if (!c.task.weights_kn || c.task.inputs_km || !takes_turns(e.tile)) return 0;
+    const double at_once = cublas::ctas_in_clusters(e.cluster, c.rates.sm_count);
+    const double whole = std::floor(t.tiles / at_once), last = t.tiles > whole * at_once ? 1 / split.splits : 0;
+    const bool odd = std::fmod(whole, 2) > 0;
+    return (odd ? 1 - last : last) * t.k_steps * (K1 * e.w / c.smem_port + K0);
   }
 
   TileCosts costs(Tile tile) const {
