@@ -4,8 +4,9 @@
 //   cublaslt_choices RESULTS < SHAPES > ANSWERS      (with PyTorch's own libcublasLt first in LD_LIBRARY_PATH)
 //
 // SHAPES, one a line: type layout M N K batch. The type: bf16, fp16, tf32, fp32, int8, fp8_tensor, fp8_row, fp8_block. The
-// layout: nk (weights [N,K]), kn. x [M,K] and the result [M,N] are row-major. Answers are for a workspace of 32 MiB (PyTorch
-// 2.11 hands over 1 MiB: an answer with a larger `workspace` is not what it runs) and pointers of 256 bytes.
+// layout: nk (weights [N,K]), kn, km (weights [K,N] and x [K,M]). Otherwise x [M,K] and the result [M,N] are row-major. Answers
+// are for a workspace of 32 MiB (PyTorch 2.11 hands over 1 MiB: an answer with a larger `workspace` is not what it runs) and
+// pointers of 256 bytes.
 // ANSWERS: a CSV, RESULTS lines a shape at most, best first.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -66,6 +67,7 @@ struct Shape {
   char type[32], layout[8];
   long long m, n, k, batch;
   bool weights_nk() const { return std::strcmp(layout, "nk") == 0; }
+  bool inputs_km() const { return std::strcmp(layout, "km") == 0; }
 };
 
 const Type* type_of(const Shape& s) {
@@ -81,12 +83,13 @@ class Product {
   Product(const Shape& s, const Type& type, void* scales) {
     cublasLtMatmulDescCreate(&desc_, type.compute, type.scale);
     set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_TRANSA, s.weights_nk() ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+    set<int32_t>(desc_, CUBLASLT_MATMUL_DESC_TRANSB, s.inputs_km() ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (type.fast) set<int8_t>(desc_, CUBLASLT_MATMUL_DESC_FAST_ACCUM, 1);
     if (type.scale_a >= 0) set_scales(type, scales);
     if (s.weights_nk()) cublasLtMatrixLayoutCreate(&a_, type.in, s.k, s.n, s.k);
     else cublasLtMatrixLayoutCreate(&a_, type.in, s.n, s.k, s.n);
-    cublasLtMatrixLayoutCreate(&b_, type.in, s.k, s.m, s.k);
+    if (s.inputs_km()) cublasLtMatrixLayoutCreate(&b_, type.in, s.m, s.k, s.m);
+    else cublasLtMatrixLayoutCreate(&b_, type.in, s.k, s.m, s.k);
     cublasLtMatrixLayoutCreate(&d_, type.out, s.n, s.m, s.n);
     if (s.batch > 1) {
       batched(a_, static_cast<int32_t>(s.batch), s.n * s.k);
