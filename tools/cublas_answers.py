@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes model/stacks/cublas/lane_answers.hpp and tile_answers.hpp: which kernels cuBLAS takes for products in fp32 and in tf32.
+"""Writes model/stacks/cublas/lane_answers.hpp and tile_answers*.hpp: which kernels cuBLAS takes for products in fp32 and in tf32.
 
     tools/cublas_answers.py; ./dev format          (half a minute)
 
 Of cuBLASLt's answers for training shapes (data/measurements/h200/pytorch/choices.csv.gz, choices_third.csv.gz,
-choices_fourth.csv.gz; no shape that is held out is read) it keeps those for which the nearest of the ones before would take a tenth
+choices_fourth.csv.gz, choices_fifth.csv.gz; no shape that is held out is read) it keeps those for which the nearest of the ones before would take a tenth
 more or less time than the answer itself, by what tiles take of an SM; in tf32 all. (Of those for which the nearest would name
 another kernel there are 20,840, with which held-out products are 4.71 % off in the mean, with all 4.65.) The nearest is found as
 answers.cpp finds it.
@@ -28,7 +28,8 @@ TILES = {20: (0, 128, 128, 2, 160, 176, 9000), 21: (1, 64, 256, 2, 164, 187, 900
          17: (3, 128, 64, 2, 93, 110, 5000), 18: (4, 64, 128, 2, 92, 117, 5000), 15: (5, 64, 64, 4, 52.5, 107, 3000),
          16: (6, 32, 128, 4, 60, 107, 3000), 13: (7, 32, 64, 9, 35.5, 100, 2000), 11: (8, 32, 32, 12, 25, 80, 1500)}
 SMS, STEP, PASSES = 132, 8, 2
-CHOICES = ("choices", "choices_third", "choices_fourth")
+CHOICES = ("choices", "choices_third", "choices_fourth", "choices_fifth")
+
 
 def held_out_shapes(dtype):
     for name in ("products", "products_second", "products_third"):
@@ -39,13 +40,13 @@ def held_out_shapes(dtype):
                     yield case["m"], case["n"], case["k"]
 
 
-def answers(kind, dtype):
+def answers(kind, dtype, layout="nk"):
     held = set(held_out_shapes(dtype))
     for name in CHOICES:
         with gzip.open(os.path.join(FOLDER, f"{name}.csv.gz"), "rt", encoding="ascii") as text:
             for row in csv.DictReader(text):
                 m, n, k = (int(row[key]) for key in "MNK")
-                if (row["type"], row["layout"], row["batch"]) != (kind, "nk", "1") or trace_products.held_out(n, k, m):
+                if (row["type"], row["layout"], row["batch"]) != (kind, layout, "1") or trace_products.held_out(n, k, m, layout=layout):
                     continue
                 if (m, n, k) not in held:
                     yield (m, n, k), row
@@ -102,23 +103,28 @@ CLUSTERS = {5: 0, 3: 1, 2: 2, 17: 3, 32: 4, 4: 5, 8: 6, 18: 7, 38: 8, 19: 9, 20:
             33: 18, 15: 19, 25: 20, 43: 21, 6: 22, 16: 23, 13: 24, 30: 25, 50: 26, 41: 27}
 
 
+OTHER = 12  # what no plan of the model is
+
+
 def tf32_kernel(shape, row):
-    """Places of its tile and cluster, and whether its tiles are swizzled, whether it may cut K, or None."""
+    """Places of its tile and cluster, and whether its tiles are swizzled, whether it may cut K."""
     tile, cluster = int(row["tile"]), int(row["cluster"])
-    if row["algo"] == HOPPER:
-        return (TF32_TILES[tile], CLUSTERS[cluster], row["swizzle"] != "0", row["splitk"] == "-1") if tile in TF32_TILES and cluster in CLUSTERS else None
+    if row["algo"] == HOPPER and tile in TF32_TILES and cluster in CLUSTERS:
+        return TF32_TILES[tile], CLUSTERS[cluster], row["swizzle"] != "0", row["splitk"] == "-1"
     if row["algo"] != AMPERE or tile not in AMPERE_TILES:
-        return None
+        return OTHER, 0, False, False
     pairs = tile == 15 and math.ceil(shape[0] / 64) * math.ceil(shape[1] / 64) * int(row["splitk"]) > SMS
     return (AMPERE_PAIRS if pairs else AMPERE_TILES[tile]), 0, False, False
 
 
-def tf32_answers():
+def tf32_answers(layout):
+    """Weights [K,N] swap the sides of a kernel's tile and of its cluster: by its name its rows lie along N."""
     held = set(held_out_rows("tf32"))
-    for shape, row in answers("tf32", "tf32"):
-        kernel = tf32_kernel(shape, row)
-        if kernel is not None and shape not in held:
-            yield shape, kernel
+    for (m, n, k), row in answers("tf32", "tf32", layout):
+        kernel = tf32_kernel((m, n), row)
+        if (m, n, k) in held or (layout == "nk" and kernel[0] == OTHER):
+            continue
+        yield ((n, m, k) if layout == "kn" else (m, n, k)), kernel
 
 
 def condensed(every, place_of, differ):
@@ -158,7 +164,7 @@ def write(name, kind, entries):
         out.write(f"{line}\n}}}};\n\n}}  // namespace plumbline::cublas\n")
 
 
-PACKED = """// What cuBLASLt answered for products in tf32 (tools/cublas_answers.py writes it).
+PACKED = """// What cuBLASLt answered for products in tf32{of} (tools/cublas_answers.py writes it).
 #pragma once
 
 #include <array>
@@ -166,18 +172,18 @@ PACKED = """// What cuBLASLt answered for products in tf32 (tools/cublas_answers
 
 namespace plumbline::cublas {{
 
-/// From the highest bit: M in 14 bits, N and K in 15 each, TileAnswer's tile in 4, its cluster in 5, swizzled, cuts.
-inline constexpr std::array<std::uint64_t, {count}> kTileAnswers{{{{
+/// From the highest bit: M, N and K in 17 each, TileAnswer's tile in 4, its cluster in 5, swizzled, cuts.
+inline constexpr std::array<std::uint64_t, {count}> k{name}{{{{
 """
 
 
-def write_packed(entries):
-    with open(os.path.join(OUT, "tile_answers.hpp"), "w", encoding="ascii") as out:
-        out.write(PACKED.format(count=len(entries)))
+def write_packed(file, name, of, entries):
+    with open(os.path.join(OUT, file), "w", encoding="ascii") as out:
+        out.write(PACKED.format(count=len(entries), name=name, of=of))
         line = "   "
         for (m, n, k), (tile, cluster, swizzled, cuts) in entries:
             packed = 0
-            for value, bits in ((m, 14), (n, 15), (k, 15), (tile, 4), (cluster, 5), (swizzled, 1), (cuts, 1)):
+            for value, bits in ((m, 17), (n, 17), (k, 17), (tile, 4), (cluster, 5), (swizzled, 1), (cuts, 1)):
                 assert 0 <= value < 1 << bits
                 packed = packed << bits | int(value)
             text = f" {packed:#x},"
@@ -192,7 +198,10 @@ def main():
     otherwise = lambda shape, a, b: abs(math.log(lane_clocks(shape, a) / lane_clocks(shape, b))) > 0.10
     kept = condensed(lane_answers(), lambda m, n, k: place(m, n, k, 0.15), otherwise)
     write("Lane", "fp32", [(*shape, tile[0], parts, in_place) for shape, (tile, parts, in_place) in kept])
-    write_packed(sorted(dict(tf32_answers()).items()))
+    for layout, file, name, of in (("nk", "tile_answers.hpp", "TileAnswers", ""),
+                                   ("kn", "tile_answers_kn.hpp", "TileAnswersKn", " with weights [K,N], N in place of M"),
+                                   ("km", "tile_answers_km.hpp", "TileAnswersKm", " with weights [K,N] and x [K,M]")):
+        write_packed(file, name, of, sorted(dict(tf32_answers(layout)).items()))
 
 
 if __name__ == "__main__":

@@ -69,9 +69,10 @@ DEPTHS = (1024, 2048, 4096, 6400, 8192, 12288)
 SWEPT = ((1408, 1408), (1024, 1408), (704, 1408), (2816, 1408), (5632, 1408), (256, 8192))
 
 
-def held_out(n, k, m=None, batch=None, kn=False, out=None):
+def held_out(n, k, m=None, batch=None, kn=False, out=None, layout="nk"):
     """The project's rule (validate/record/held_out.cpp)."""
-    keys = {"K": k, "M": m, "N": n, "batch": batch, "layout": "kn" if kn else None, "out": out}
+    layout = "kn" if kn else layout
+    keys = {"K": k, "M": m, "N": n, "batch": batch, "layout": layout if layout != "nk" else None, "out": out}
     shape = ";".join(f"{key}={value}" for key, value in keys.items() if value)
     group = f"N={n};K={k}" + (f";batch={batch}" if batch else "")
     return zlib.crc32(f"gemm|{shape}".encode()) % 5 == 0 or zlib.crc32(f"gemm|group|{group}".encode()) % 10 == 0

@@ -4,11 +4,14 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "model/stacks/cublas/lane_answers.hpp"
 #include "model/stacks/cublas/tile_answers.hpp"
+#include "model/stacks/cublas/tile_answers_km.hpp"
+#include "model/stacks/cublas/tile_answers_kn.hpp"
 #include "model/stacks/cublas/xmma.hpp"
 
 namespace plumbline::cublas {
@@ -53,10 +56,10 @@ std::array<float, 10> place_in_tf32(double m, double n, double k, double sm_coun
           weighed(0.5, outside(m, 256))};
 }
 
-std::vector<TileAnswer> unpacked_tile_answers() {
+std::vector<TileAnswer> unpacked(std::span<const std::uint64_t> packed_answers) {
   std::vector<TileAnswer> answers;
-  answers.reserve(kTileAnswers.size());
-  for (std::uint64_t packed : kTileAnswers) {
+  answers.reserve(packed_answers.size());
+  for (std::uint64_t packed : packed_answers) {
     const auto take = [&packed](int bits) {
       const std::uint64_t value = packed & ((std::uint64_t{1} << bits) - 1);
       packed >>= bits;
@@ -67,9 +70,9 @@ std::vector<TileAnswer> unpacked_tile_answers() {
     a.swizzled = take(1) != 0;
     a.cluster = static_cast<std::uint8_t>(take(5));
     a.tile = static_cast<std::uint8_t>(take(4));
-    a.k = static_cast<std::uint16_t>(take(15));
-    a.n = static_cast<std::uint16_t>(take(15));
-    a.m = static_cast<std::uint16_t>(take(14));
+    a.k = static_cast<std::uint32_t>(take(17));
+    a.n = static_cast<std::uint32_t>(take(17));
+    a.m = static_cast<std::uint32_t>(take(17));
     answers.push_back(a);
   }
   return answers;
@@ -157,10 +160,22 @@ const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_co
   return *nearest.find<1>(m, n, k, sm_count)[0];
 }
 
-TileAnswers nearest_tile_answers(double m, double n, double k, double sm_count) {
-  static const std::vector<TileAnswer> answers = unpacked_tile_answers();
-  static const Nearest<std::vector<TileAnswer>, place_in_tf32, 2> nearest(answers);
-  return nearest.find<std::tuple_size_v<TileAnswers>>(m, n, k, sm_count);
+TileAnswers nearest_tile_answers(Lying lying, double m, double n, double k, double sm_count) {
+  using Table = Nearest<std::vector<TileAnswer>, place_in_tf32, 2>;
+  constexpr std::size_t kCount = std::tuple_size_v<TileAnswers>;
+  if (lying == Lying::along_k) {
+    static const std::vector<TileAnswer> answers = unpacked(kTileAnswers);
+    static const Table nearest(answers);
+    return nearest.find<kCount>(m, n, k, sm_count);
+  }
+  if (lying == Lying::both_across) {
+    static const std::vector<TileAnswer> answers = unpacked(kTileAnswersKm);
+    static const Table nearest(answers);
+    return nearest.find<kCount>(m, n, k, sm_count);
+  }
+  static const std::vector<TileAnswer> answers = unpacked(kTileAnswersKn);
+  static const Table nearest(answers);
+  return nearest.find<kCount>(n, m, k, sm_count);
 }
 
 }  // namespace plumbline::cublas

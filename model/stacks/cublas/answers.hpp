@@ -16,21 +16,25 @@ struct LaneAnswer {
   bool in_place;
 };
 
-/// To one in tf32 on Hopper with weights [N,K]. `tile`: its place in kTf32Tiles, and behind those (from kTilesOfHopper on) in
-/// kSmallTf32Tiles; `cluster`: in kTf32Clusters. `swizzled`: tiles are not walked row by
-/// row. `cuts`: the kernel may cut K ("segment_k_on").
+/// To one in tf32 on Hopper. `tile`: its place in kTf32Tiles, behind those (from kTilesOfHopper on) in kSmallTf32Tiles, or
+/// kOtherKernel; `cluster`: in kTf32Clusters. With weights [K,N] its sides are swapped: `m` is N, and rows of the tile and of the
+/// cluster lie along N, as kernels' names have it. `swizzled`: tiles are not walked row by row. `cuts`: the kernel may cut K
+/// ("segment_k_on").
 struct TileAnswer {
-  std::uint16_t m, n, k;
+  std::uint32_t m, n, k;
   std::uint8_t tile, cluster;
   bool swizzled, cuts;
 };
-inline constexpr int kTilesOfHopper = 8;
+inline constexpr int kTilesOfHopper = 8, kOtherKernel = 12;
+
+/// How the operands of a product lie: weights [N,K]; weights [K,N]; these and x [K,M].
+enum class Lying : std::uint8_t { along_k, w_across, both_across };
 
 /// In fp32, on ordinary lanes. All were answered for one card: on those with fewer SMs the answer is that to a shape with
 /// as many tiles an SM.
 const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_count);
 /// The nearest first.
 using TileAnswers = std::array<const TileAnswer*, 3>;
-TileAnswers nearest_tile_answers(double m, double n, double k, double sm_count);
+TileAnswers nearest_tile_answers(Lying lying, double m, double n, double k, double sm_count);
 
 }  // namespace plumbline::cublas

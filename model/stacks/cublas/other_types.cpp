@@ -285,7 +285,8 @@ bool cublas::runs_as_small_tf32(const GemmTask& t, const Rates& m) {
   constexpr double kLargest = 128 * 8192;
   const bool was_asked = m.path.kind == TensorPath::Kind::wgmma && m.sm_count <= sms_of_asked_card();
   if (!was_asked || t.kind != GemmKind::dense || t.math != DType::tf32 || t.batch > 1 || t.weights_kn) return false;
-  return t.m * t.n <= kLargest && nearest_tile_answers(t.m, t.n, t.k, m.sm_count)[0]->tile >= kTilesOfHopper;
+  return t.m * t.n <= kLargest &&
+         nearest_tile_answers(Lying::along_k, t.m, t.n, t.k, m.sm_count)[0]->tile >= kTilesOfHopper;
 }
 
 GemmChoice cublas::plan_small_tf32(const Context& c, GemmCache& cache) {
@@ -293,7 +294,7 @@ GemmChoice cublas::plan_small_tf32(const Context& c, GemmCache& cache) {
   const std::vector<TileCosts>& menu = cache.state().menu(c.task, [&](std::vector<TileCosts>& tiles) {
     for (const SmallTf32Tile& w : kSmallTf32Tiles) tiles.push_back(planner.costs(w));
   });
-  const int answer = nearest_tile_answers(c.task.m, c.task.n, c.task.k, c.rates.sm_count)[0]->tile;
+  const int answer = nearest_tile_answers(Lying::along_k, c.task.m, c.task.n, c.task.k, c.rates.sm_count)[0]->tile;
   const auto taken = static_cast<std::size_t>(answer - kTilesOfHopper);
   gemm::Search<SmallTf32Planner> search(planner, c, cache);
   const TileLayout& layout = search.lay_out(menu[taken]);

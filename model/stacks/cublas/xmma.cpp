@@ -30,10 +30,10 @@ struct ClusterShape {
 };
 /// 98 % of 4692 answers of cuBLASLt's heuristic (data/measurements/h200/pytorch/choices.csv.gz) have one of the first 18, which are
 /// the ones that are looked at where it was not asked.
-constexpr std::array<ClusterShape, 28> kTf32Clusters{{{1, 2}, {2, 1},  {1, 1},  {3, 1}, {1, 3}, {4, 1},  {1, 4},
-                                                      {5, 1}, {1, 5},  {6, 1},  {7, 1}, {8, 1}, {1, 8},  {4, 2},
-                                                      {2, 4}, {12, 1}, {2, 8},  {4, 4}, {2, 3}, {16, 1}, {13, 1},
-                                                      {1, 7}, {2, 2},  {1, 16}, {8, 2}, {6, 2}, {1, 14}, {1, 6}}};
+constexpr std::array<ClusterShape, 31> kTf32Clusters{
+    {{1, 2}, {2, 1},  {1, 1}, {3, 1}, {1, 3},  {4, 1}, {1, 4},  {5, 1}, {1, 5},  {6, 1},  {7, 1},
+     {8, 1}, {1, 8},  {4, 2}, {2, 4}, {12, 1}, {2, 8}, {4, 4},  {2, 3}, {16, 1}, {13, 1}, {1, 7},
+     {2, 2}, {1, 16}, {8, 2}, {6, 2}, {1, 14}, {1, 6}, {1, 12}, {3, 2}, {14, 1}}};
 constexpr std::size_t kUsualClusters = 18;
 
 class XmmaPlanner {
@@ -41,11 +41,7 @@ class XmmaPlanner {
   explicit XmmaPlanner(const Context& context) : c(context) {}
 
   void fill(std::vector<TileCosts>& menu) const {
-    constexpr int kWidestAcross = 128;
     for (const Tile tile : kTf32Tiles) {
-      // names of launches with weights [K,N] have the rows along N, 128 at most ("nn"; H200, 20 of 20 of the training side of
-      // products_ragged, 45 of 46 of training iterations)
-      if (c.task.weights_kn && !c.task.inputs_km && tile.cols > kWidestAcross) continue;
       const TileCosts e = costs(tile);
       if (!gemm::fits(e, c.smem) && !menu.empty()) continue;
       for (const ClusterShape& cluster : kTf32Clusters) {
@@ -57,29 +53,36 @@ class XmmaPlanner {
   }
 
   /// The library's answers to the nearest shapes that it was asked about: its tile is that of the nearest (of 9,482 answers that were
-  /// left out 93 % are named so), and its cluster the cheapest of those that the three nearest of this tile have (84 % have the
+  /// left out 93 % are named so, and the tile of 40 of 42 training launches with both operands across, of 41 of 48 with weights
+  /// [K,N]), and its cluster the cheapest of those that the three nearest of this tile have (84 % have the
   /// nearest one's, but training launches without their own answers are 4.82 % off with that in the mean, with the cheapest of
   /// three 4.72). Answers are of a card with so many SMs, as those on lanes are (other_types.cpp).
   std::optional<cublas::TileAnswers> answers() const {
     const bool was_asked = c.rates.sm_count <= cublas::sms_of_asked_card() && c.task.alone_flops <= 0;
-    if (!was_asked || c.task.batch > 1 || c.task.weights_kn) return {};
-    const auto nearest = cublas::nearest_tile_answers(c.task.m, c.task.n, c.task.k, c.rates.sm_count);
+    if (!was_asked || c.task.batch > 1) return {};
+    using cublas::Lying;
+    const Lying across = c.task.inputs_km ? Lying::both_across : Lying::w_across;
+    const auto nearest = cublas::nearest_tile_answers(c.task.weights_kn ? across : Lying::along_k, c.task.m, c.task.n,
+                                                      c.task.k, c.rates.sm_count);
     if (nearest[0]->tile >= cublas::kTilesOfHopper) return {};
     return nearest;
   }
 
   /// Of plans to come: whether tiles are walked along N and K is left whole, as the nearest answer has it.
   void run_as(const cublas::TileAnswer& answer) {
-    along_n_ = !answer.swizzled;
+    along_n_ =
+        !answer.swizzled && !c.task.weights_kn;  // where these lie across, training launches are no nearer with it
     whole_ = !answer.cuts;
   }
 
-  static bool is_among(const TileCosts& e, const cublas::TileAnswers& answers) {
+  bool is_among(const TileCosts& e, const cublas::TileAnswers& answers) const {
+    const bool swapped = c.task.weights_kn && !c.task.inputs_km;
     const Tile& tile = kTf32Tiles[answers[0]->tile];
-    if (e.tile_m != tile.rows || e.tile_n != tile.cols) return false;
-    return std::any_of(answers.begin(), answers.begin() + 3, [&](const cublas::TileAnswer* a) {
+    if ((swapped ? e.tile_n : e.tile_m) != tile.rows || (swapped ? e.tile_m : e.tile_n) != tile.cols) return false;
+    return std::any_of(answers.begin(), answers.end(), [&](const cublas::TileAnswer* a) {
       const ClusterShape& cluster = kTf32Clusters[a->cluster];
-      return a->tile == answers[0]->tile && e.cluster_cols == cluster.cols && e.cluster == cluster.cols * cluster.rows;
+      const double cols = swapped ? cluster.rows : cluster.cols;
+      return a->tile == answers[0]->tile && e.cluster_cols == cols && e.cluster == cluster.cols * cluster.rows;
     });
   }
 
@@ -93,11 +96,15 @@ class XmmaPlanner {
     return rows < 2 * std::ceil(c.task.m / e.tile_m) && e.cluster_cols < 2 * std::ceil(c.task.n / e.tile_n);
   }
 
-  /// Weights [K,N], more than two turns of tiles of 128 x 128: the library takes those as long as K is short (577 of 595 answers
-  /// below 4096), or twice as large ones (67 of 161 up to 6143, 326 of 408 above; choices_fourth.csv.gz).
+  /// Weights [K,N] of shapes that the library was not asked about. Names of launches have the rows along N, 128 at most ("nn"; 20 of
+  /// 20 of the training side of products_ragged, 45 of 46 of training iterations). Of more than two turns of tiles of 128 x 128 it
+  /// takes those as long as K is short (577 of 595 answers below 4096), or twice as large ones (67 of 161 up to 6143, 326 of 408
+  /// above; choices_fourth.csv.gz).
   bool passes_over(const TileCosts& e) const {
     constexpr double kTurns = 2, kShort = 4096, kSide = 128;
-    if (!c.task.weights_kn || c.task.inputs_km || c.task.alone_flops > 0) return false;
+    if (!c.task.weights_kn || c.task.inputs_km) return false;
+    if (e.tile_n > kSide) return true;
+    if (c.task.alone_flops > 0) return false;
     const double tiles = std::ceil(c.task.m / kSide) * std::ceil(c.task.n / kSide), area = e.tile_m * e.tile_n;
     if (tiles <= kTurns * c.rates.sm_count) return false;
     const bool usual = e.tile_m == kSide && e.tile_n == kSide;
@@ -187,18 +194,18 @@ class XmmaPlanner {
   /// what it would of distinct lines (the probe's 9.2 TB/s), and how many rows, was found by 919 training launches with the tiles,
   /// clusters and cuts that ran: a little more in one turn; more where there are several, in which CTAs are no longer in step; most
   /// where none share by clusters, as some of what SMs ask for at once is looked up once. What decides how much is was not found.
-  /// CTAs that stand for idle SMs ask for nothing. (All of them had weights [N,K]: others are as before, by the probes.)
+  /// CTAs that stand for idle SMs ask for nothing. (All of them had weights [N,K]; of 42 training launches with both operands across
+  /// the mean is 5.6 % with the probes' rates and 5.2 so.)
   void look_up(Demand& d, const TileLayout& t, const WorkSplit& split) const {
-    constexpr double kOneTurn = 1.04, kTurns = 1.155, kAlone = 1.28, kRowsOfProbe = 1.155, kAcross = 0.97;
+    constexpr double kOneTurn = 1.04, kTurns = 1.155, kAlone = 1.28, kRowsOfProbe = 1.155;
     const double several = t.tiles > c.rates.sm_count ? kTurns : kOneTurn;
-    const double along = t.costs->cluster > 1 ? several : kAlone;
-    const double given = c.task.weights_kn ? kAcross : along, rows = c.task.weights_kn ? 1 : kRowsOfProbe;
+    const double given = t.costs->cluster > 1 ? several : kAlone;
     const double working = t.tiles * t.k_steps / (split.ctas * split.steps);
     d.l2_limit = L2Limit::lines;
     d.l2 *= working / given;
     d.delivered *= working;
     d.lookups = d.l2;
-    d.outside_clk = working * d.port_fill_clk / (rows * std::min(t.tiles, c.rates.sm_count));
+    d.outside_clk = working * d.port_fill_clk / (kRowsOfProbe * std::min(t.tiles, c.rates.sm_count));
     d.port_fill_clk = 0;
   }
 
@@ -219,18 +226,26 @@ class XmmaPlanner {
   }
 
   /// wgmma takes operands of 32 bits along K alone (PTX ISA, wgmma.mma_async: transposition is of 16 bits), so that one that lies
-  /// otherwise passes through registers, for which tensor units wait; where two warpgroups share a tile, each of its half behind
-  /// the other's products (83 launches of tf32 iterations, H200: with weights [K,N] a step of 128 x 128 takes 640 clocks, of 512 by
-  /// the tensor units, of 128 x 256 1090, of 1024). If both lie so, warpgroups cannot take turns: each step one operand is read and
-  /// written back turned, the other read in halves, as four rows of K beside eight elements of a row meet in half of the banks,
-  /// and products wait for both. (55 launches of tiles of 128 x 128, 128 x 256 and 256 x 128 have steps of 1228, 1979 and 2183
-  /// clocks. The wait behind it was found on 42 training rows of products_eleventh: 13 % off in the median with the smaller
-  /// operand read once and no wait, 6 without the wait, 4 with it.)
-  double turned_clk(const TileCosts& e, Tile tile) const {
-    constexpr double kTwice = 2, kWaitClk = 80;
+  /// otherwise passes through registers. With weights [K,N] tensor units wait for half of it, as the other warpgroup multiplies
+  /// meanwhile, and what a tile's end takes is seen (seen_at_ends()). If both lie so, warpgroups cannot take turns: each step one
+  /// operand is read and written back turned, the other read in halves, as four rows of K beside eight elements of a row meet in
+  /// half of the banks, and products wait for both. (55 launches of tiles of 128 x 128, 128 x 256 and 256 x 128 have steps of 1228,
+  /// 1979 and 2183 clocks. The wait behind it was found on 42 training rows of products_eleventh: 13 % off in the median with the
+  /// smaller operand read once and no wait, 6 without the wait, 4 with it.)
+  double turned_clk(const TileCosts& e) const {
+    constexpr double kTwice = 2, kHalf = 0.5, kWaitClk = 80;
     if (!c.task.weights_kn) return 0;
     if (c.task.inputs_km) return kTwice * (e.a + e.w) / c.smem_port + kWaitClk;
-    return (takes_turns(tile) ? 1 : 0.5) * e.w / c.smem_port;
+    return kHalf * e.w / c.smem_port;
+  }
+
+  /// How often what a tile's end takes is seen. A warpgroup whose operand passes through registers does not fill the tensor units
+  /// alone while the other one's sums leave. (149 training products with weights [K,N]: mean of errors 8.1 % with none seen and
+  /// all of the operand waited for, 7.6 with all seen once and half of the operand, 7.5 with half as much again.)
+  double seen_at_ends(Tile tile) const {
+    constexpr double kOneAlone = 1.5;
+    if (!takes_turns(tile)) return 1;
+    return c.task.weights_kn && !c.task.inputs_km ? kOneAlone : 0;
   }
 
   TileCosts costs(Tile tile) const {
@@ -240,11 +255,11 @@ class XmmaPlanner {
     const bool swapped = tile.rows > tile.cols;
     TileCosts e = gemm::tile_costs(c, swapped ? Tile{tile.cols, tile.rows} : tile, kStep, swapped);
     e.persistent = true;
-    e.tensor_clk += turned_clk(e, tile);
+    e.tensor_clk += turned_clk(e);
     e.smem_clk -= (1 - gemm::kFillShare) * e.stage_bytes / c.smem_port;
     e.stages = std::clamp(std::floor((c.smem - kBarriers) / e.stage_bytes), 2.0, c.path.most_stages);
     e.step_latency = c.family.step;
-    e.serial_clk = takes_turns(tile) ? 0 : e.once_clk;
+    e.serial_clk = seen_at_ends(tile) * e.once_clk;
     return e;
   }
 
