@@ -109,6 +109,21 @@ TEST(CublasChoices, OperandsThatLieAcrossTakeLonger) {
   EXPECT_EQ(product("tf32", "M=8192;N=8192;K=2048;layout=kn").gemm_plan.tile_n, 128);
 }
 
+/// Tiles of recorded training launches (products_eleventh), by the library's answers to the shapes around them. Names of those with
+/// weights [K,N] ("tilesize64x256") begin with the side along N.
+TEST(CublasChoices, TilesOfOperandsThatLieAcrossAreTheLibrarys) {
+  const auto tile = [](const std::string& shape) {
+    const GemmPlan plan = product("tf32", shape).gemm_plan;
+    return std::pair{plan.tile_m, plan.tile_n};
+  };
+  using Sides = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(tile("M=2432;N=576;K=4032;layout=kn"), Sides(256, 64));
+  EXPECT_EQ(tile("M=3968;N=768;K=4224;layout=kn"), Sides(256, 128));
+  EXPECT_EQ(tile("M=1984;N=1216;K=4160;layout=km"), Sides(128, 128));
+  EXPECT_EQ(tile("M=5952;N=4800;K=1344;layout=km"), Sides(128, 256));
+  EXPECT_EQ(tile("M=1024;N=15168;K=5376;layout=km"), Sides(256, 128));
+}
+
 /// Of several products in fp32 an A100 runs one kernel, a V100 two, K whole; none has a side below 32 (names in NeuSight's rows:
 /// 64 x 3072 x 3072 twelve times took an A100 1945 us, with half of each tile's rows outside).
 TEST(CublasChoices, ProductsOnLanesHaveFewKernels) {
