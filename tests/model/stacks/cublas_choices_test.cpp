@@ -92,7 +92,8 @@ TEST(CublasChoices, Tf32WeightsAcrossPassThroughRegisters) {
     return p.launches[0].demand.tensor_clk / static_cast<double>(p.gemm_plan.tile_m * p.gemm_plan.tile_n);
   };
   EXPECT_NEAR(across.time.in(units::us), 372, 40);
-  EXPECT_NEAR(clk_of_a_sum(across) / clk_of_a_sum(along), 1.125, 0.01) << "tensor units wait for half of what registers take";
+  EXPECT_NEAR(clk_of_a_sum(across) / clk_of_a_sum(along), 1.125, 0.01)
+      << "tensor units wait for half of what registers take";
 }
 
 /// wgmma reads operands of 32 bits along K alone: one that lies across passes through registers, and of two the larger is turned in
