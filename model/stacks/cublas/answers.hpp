@@ -33,7 +33,7 @@ enum class Lying : std::uint8_t { along_k, w_across, both_across };
 /// In fp32, on ordinary lanes. All were answered for one card: on those with fewer SMs the answer is that to a shape with
 /// as many tiles an SM.
 const LaneAnswer& nearest_lane_answer(double m, double n, double k, double sm_count);
-/// The nearest first, of those with the tile that the most of the nearest have; others behind them.
+/// The nearest first; with weights [N,K] of those with the tile that the most of the nearest have, others behind them.
 using TileAnswers = std::array<const TileAnswer*, 3>;
 TileAnswers nearest_tile_answers(Lying lying, double m, double n, double k, double sm_count);
 
