@@ -114,6 +114,8 @@ def patch():
     torch.cuda._is_compiled = lambda: True
     torch.nn.functional.scaled_dot_product_attention = sdpa
     torch.nn.functional.grouped_mm = grouped_mm
+    torch._C._select_conv_backend = lambda *a, **k: torch._C._ConvBackend.CudaDepthwise2d  # asks the driver
+    torch._C._conv_determine_backend_memory_format = lambda *a: torch.contiguous_format
     mtu.PreTrainedModel.to = to
     mtu.PreTrainedModel.warn_if_padding_and_no_attention_mask = lambda *a, **k: None
     torch.jit.script = lambda function: function  # DeBERTa's indices: the same operators without it
