@@ -74,7 +74,7 @@ bool casts_logits(const Llm& llm) {
 /// autocast casts the logarithms, and their gradient; or, as BART adds an fp32 bias to its logits, none of the three.
 double loss_bytes(const Llm& llm, const Workload& w, DType base) {
   const double element = bits(base) / 8, fp32 = 4;
-  if (casts_logits(llm) || (w.training.autocast(base) && source_keeps(llm).ends_of_encoder)) return 3 * fp32;
+  if (casts_logits(llm) || (w.training.autocast(base) && source_keeps(llm).biases_logits)) return 3 * fp32;
   return w.training.autocast(base) ? element + 2 * fp32 : 3 * element;
 }
 

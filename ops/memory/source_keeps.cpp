@@ -62,7 +62,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.biases_scores = one_of(name, {"t5", "mt5", "umt5"});
   keeps.biases_each_layer = name == "umt5";
   keeps.norms_stream = keeps.biases_scores;
-  const bool as_bart = one_of(name, {"bart", "plbart", "mbart", "pegasus", "marian"});
+  const bool as_bart = one_of(name, {"bart", "plbart", "mbart", "pegasus", "marian", "m2m_100"});
   keeps.narrow_softmax = keeps.biases_scores || one_of(name, {"gpt2", "bert"});
   keeps.softmax_as_scores = as_bart || one_of(name, {"gpt_oss", "biogpt", "xglm", "deberta-v2"});
   keeps.bounds_scores = name == "xglm";
@@ -73,6 +73,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.norms_turned = name == "hunyuan_v1_dense";
   keeps.caps_scores = name == "gemma2";
   keeps.ends_of_encoder = as_bart;
+  keeps.biases_logits = as_bart && name != "m2m_100";
   keeps.outer_norms = name == "mbart" ? 2 : name == "marian" ? 0 : 1;
   const bool drops_scores = !llm.main().kinds.empty() && llm.main().kinds.front().drops_scores;
   keeps.keeps_all_scores = name == "opt" || (as_bart && !drops_scores);

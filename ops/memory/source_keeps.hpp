@@ -50,6 +50,7 @@ struct SourceKeeps {
   int outer_norms = 1;           ///< norms of a stack that stand around its layers (mBART: one in front and one behind)
   /// An encoder in front of a decoder norms and drops what it looks up, as the decoder does (BART).
   bool ends_of_encoder = false;
+  bool biases_logits = false;  ///< with a buffer of fp32, which makes them fp32 under autocast
   /// The keys of a single head are broadcast over those of the queries, which no fused kernel takes (Falcon).
   bool broadcasts_keys = false;
   bool routes_in_fp32 = false;  ///< rows are cast to fp32 before the router multiplies them
