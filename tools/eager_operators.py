@@ -312,7 +312,7 @@ def group_of_launch(name, op, shape):
         return "other"
     if name.endswith((".all", ".d_sum_bias", "moe_combine.sum")):
         return "reductions"
-    if op in ("gemm", "grouped_gemm"):
+    if op in ("gemm", "grouped_gemm") or name in ("conv1d.taps", "conv1d.d_dw"):
         return "matrix"
     if name.startswith("loss_"):
         return "loss"

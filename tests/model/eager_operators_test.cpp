@@ -34,7 +34,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 std::string group_of(std::string_view name, const Node& node) {
   const std::string_view op = op_name(node.op);
   if (op.starts_with("attention")) return "attention";
-  if (op == "gemm" || op == "grouped_gemm") return "matrix";
+  if (op == "gemm" || op == "grouped_gemm" || name == "conv1d.taps" || name == "conv1d.d_dw") return "matrix";
   if (name.starts_with("loss_")) return "loss";
   if (contains(name, "norm.d_bias_")) return "other";  // the gradient of a table
   const bool places = name.ends_with("norm.places") || contains(name, "norm.d_places_");
@@ -129,10 +129,10 @@ std::map<Group, Sum> launches_of(const std::string& model, std::int64_t batch, s
 }
 
 /// Of BART's kin gradients of the encoder's output, of T5 those and of the two stacks' biases are added up over layers, the
-/// first one to nothing; ours are launches of every layer. A convolution of LFM2 is one operator for three launches.
+/// first one to nothing; ours are launches of every layer.
 double first_of_sums(std::string_view model, std::string_view pass, std::string_view group) {
   if (pass != "backward" || group != "element_wise") return 0;
-  if (model.starts_with("t5") || model.starts_with("lfm2")) return 3;
+  if (model.starts_with("t5")) return 3;
   return model.starts_with("bart") || model.starts_with("pegasus") || model.starts_with("nllb") ? 1 : 0;
 }
 
