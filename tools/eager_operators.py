@@ -197,12 +197,14 @@ def made_from(config):
     if kind in SEQUENCES:  # labels are shifted behind a token of padding
         config.setdefault("pad_token_id", 0)
         config.setdefault("decoder_start_token_id", 0)
+    if kind == "esm":  # counts the tokens that are none
+        config["pad_token_id"] = 1
     made = AutoConfig.for_model(kind, **config)
     factory = AutoModelForMaskedLM if type(made) in AutoModelForMaskedLM._model_mapping.keys() and kind in (
-        "bert", "roberta", "albert", "distilbert", "modernbert", "electra", "deberta-v2") else AutoModelForCausalLM
+        "bert", "roberta", "albert", "distilbert", "modernbert", "electra", "deberta-v2", "esm") else AutoModelForCausalLM
     if kind in SEQUENCES:  # encoder and decoder read as many tokens
         factory = AutoModelForSeq2SeqLM
-    if getattr(made, "pad_token_id", None) is not None and factory is not AutoModelForSeq2SeqLM:
+    if getattr(made, "pad_token_id", None) is not None and factory is not AutoModelForSeq2SeqLM and kind != "esm":
         made.pad_token_id = None
     return made, factory, factory is AutoModelForMaskedLM
 

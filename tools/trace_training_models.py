@@ -61,7 +61,8 @@ MODELS = {
 DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 # trained to find masked tokens, whatever class their config names: every seventh, with no cache to leave out
 ENCODERS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "electra": "Electra",
-            "distilbert": "DistilBert", "albert": "Albert", "modernbert": "ModernBert", "deberta-v2": "DebertaV2"}
+            "distilbert": "DistilBert", "albert": "Albert", "modernbert": "ModernBert", "deberta-v2": "DebertaV2",
+            "esm": "Esm"}
 
 
 def add_models(path):

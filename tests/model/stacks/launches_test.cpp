@@ -43,13 +43,13 @@ TEST(Launches, FamiliesThatWereHeldAgainstSomethingAreNamed) {
   const Machine machine = machines().get({"h200_sxm", MachineOptions{"hf-sdpa"}});
   const Rewrites& training = *machine.stack().training;
   EXPECT_TRUE(training.is_held("t5") && training.is_held("llama"));
-  EXPECT_FALSE(training.is_held("lfm2"));
+  EXPECT_FALSE(training.is_held("splinter"));
   EXPECT_TRUE(training.casts_of("modernbert") && training.casts_of("t5"));
   for (const char* family : {"gemma2", "granite", "gpt_neox", "phi3", "falcon", "cohere"}) {
     EXPECT_TRUE(training.casts_of(family)) << family;
   }
   EXPECT_TRUE(training.casts_of("gpt_oss") && training.casts_of("phimoe"));
-  EXPECT_FALSE(training.casts_of("lfm2"));
+  EXPECT_FALSE(training.casts_of("splinter"));
   EXPECT_TRUE(parsed(kKernel, "").is_held("lfm2")) << "a file that says nothing of it";
 }
 
