@@ -40,8 +40,10 @@ constexpr Tile kFa3[] = {{64, 128, 128, 2, 2, 2, 2},
                          {192, 64, 96, 2, 1, 2, 1},
                          {256, 64, 80, 2, 1, 2, 1}};
 
-// by their names compiled for 64, 128 and 256 columns (H200, cuDNN 9.19)
-constexpr Tile kCudnn[] = {{64, 64, 128, 2, 1, 2, 1}, {128, 64, 128, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
+// by their names compiled for 64, 128, 192 and 256 columns (H200, cuDNN 9.19)
+constexpr Tile kCudnn[] = {{64, 64, 128, 2, 1, 2, 1}, {128, 64, 128, 2, 1, 2, 1}, {192, 64, 64, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
+
+constexpr double kNarrowValues = 64;
 
 bool runs_fa3(const Rates& m, bool mma_sync) { return !mma_sync && m.path.kind != TensorPath::Kind::mma_sync; }
 
@@ -210,7 +212,9 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const Tile t = mma_sync ? second_tile_of(s, m) : tile_of(s, fa3, cudnn);
   const double step = cudnn || mma_sync ? t.width : 32;  // columns that are compiled apart
   const double qk = std::min(t.width, ceil_div(static_cast<double>(s.qk_dim), step) * step);
-  const double v = std::min(t.width, ceil_div(static_cast<double>(s.v_dim), step) * step);
+  // values narrower than keys (128 beside 192, the only ones seen) are not filled up to the keys' columns
+  const double v_step = cudnn && s.v_dim < s.qk_dim ? kNarrowValues : step;
+  const double v = std::min(t.width, ceil_div(static_cast<double>(s.v_dim), v_step) * v_step);
   const double halves = std::max(1.0, ceil_div(static_cast<double>(std::max(s.qk_dim, s.v_dim)), t.width));
   const double es = bytes_of(s.dtype), batch = static_cast<double>(s.batch);
   const double queries = batch * static_cast<double>(s.q_heads * s.q_len), kv_heads = static_cast<double>(s.kv_heads);
