@@ -43,8 +43,6 @@ constexpr Tile kFa3[] = {{64, 128, 128, 2, 2, 2, 2},
 // by their names compiled for 64, 128, 192 and 256 columns (H200, cuDNN 9.19)
 constexpr Tile kCudnn[] = {{64, 64, 128, 2, 1, 2, 1}, {128, 64, 128, 2, 1, 2, 1}, {192, 64, 64, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
 
-constexpr double kNarrowValues = 64;
-
 bool runs_fa3(const Rates& m, bool mma_sync) { return !mma_sync && m.path.kind != TensorPath::Kind::mma_sync; }
 
 Tile second_tile_of(const AttentionBackward& s, const Rates& m) {
@@ -202,6 +200,12 @@ Seconds walk_over_heads(const AttentionBackward& s, double width, double group, 
 /// to rows of all heads.
 constexpr double kScattered = 0.83;
 
+/// Of values. Narrower ones than keys (128 beside 192, the only ones seen) are not filled up to the keys' columns by cuDNN.
+double value_columns(const Tile& t, const AttentionBackward& s, double step, bool cudnn) {
+  const double compiled = cudnn && s.v_dim < s.qk_dim ? 64 : step;
+  return std::min(t.width, ceil_div(static_cast<double>(s.v_dim), compiled) * compiled);
+}
+
 }  // namespace
 
 void answer_backward(const AttentionBackward& s, const FamilyScalars& family, const FamilyScalars& streams,
@@ -212,9 +216,7 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const Tile t = mma_sync ? second_tile_of(s, m) : tile_of(s, fa3, cudnn);
   const double step = cudnn || mma_sync ? t.width : 32;  // columns that are compiled apart
   const double qk = std::min(t.width, ceil_div(static_cast<double>(s.qk_dim), step) * step);
-  // values narrower than keys (128 beside 192, the only ones seen) are not filled up to the keys' columns
-  const double v_step = cudnn && s.v_dim < s.qk_dim ? kNarrowValues : step;
-  const double v = std::min(t.width, ceil_div(static_cast<double>(s.v_dim), v_step) * v_step);
+  const double v = value_columns(t, s, step, cudnn);
   const double halves = std::max(1.0, ceil_div(static_cast<double>(std::max(s.qk_dim, s.v_dim)), t.width));
   const double es = bytes_of(s.dtype), batch = static_cast<double>(s.batch);
   const double queries = batch * static_cast<double>(s.q_heads * s.q_len), kv_heads = static_cast<double>(s.kv_heads);
