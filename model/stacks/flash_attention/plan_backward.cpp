@@ -41,7 +41,8 @@ constexpr Tile kFa3[] = {{64, 128, 128, 2, 2, 2, 2},
                          {256, 64, 80, 2, 1, 2, 1}};
 
 // by their names compiled for 64, 128, 192 and 256 columns (H200, cuDNN 9.19)
-constexpr Tile kCudnn[] = {{64, 64, 128, 2, 1, 2, 1}, {128, 64, 128, 2, 1, 2, 1}, {192, 64, 64, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
+constexpr Tile kCudnn[] = {
+    {64, 64, 128, 2, 1, 2, 1}, {128, 64, 128, 2, 1, 2, 1}, {192, 64, 64, 2, 1, 2, 1}, {256, 64, 64, 2, 1, 2, 1}};
 
 bool runs_fa3(const Rates& m, bool mma_sync) { return !mma_sync && m.path.kind != TensorPath::Kind::mma_sync; }
 
