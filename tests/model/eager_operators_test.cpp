@@ -133,7 +133,8 @@ std::map<Group, Sum> launches_of(const std::string& model, std::int64_t batch, s
 double first_of_sums(std::string_view model, std::string_view pass, std::string_view group) {
   if (pass != "backward" || group != "element_wise") return 0;
   if (model.starts_with("t5")) return 3;
-  return model.starts_with("bart") || model.starts_with("pegasus") || model.starts_with("nllb") ? 1 : 0;
+  const auto is = [&model](std::string_view family) { return model.starts_with(family); };
+  return is("bart") || is("pegasus") || is("nllb") || is("blenderbot") ? 1 : 0;
 }
 
 /// Asks it of each line of a file of tests/model; how many there are.
