@@ -248,7 +248,10 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   Demand d;
   step_demand(d, k, static_cast<double>(3 * s.qk_dim + 2 * s.v_dim), s.dtype, m);
   const double parts = key_parts(k, s);
-  deal(d, steps_of_parts(s, k, parts, heads * parts <= m.sm_count), heads, share_of(d, k, m, family), m);
+  SmShare share = share_of(d, k, m, family);
+  // what a part begins and ends with is as long as its steps, by the columns that it has: said of the kernel for 128
+  share.start_clk *= k.instructions / find(kBackward, s.dtype, 128)->instructions;
+  deal(d, steps_of_parts(s, k, parts, heads * parts <= m.sm_count), heads, share, m);
   d.dram_read = (3 * values * es + keys * es + 8 * queries) * units::B;
   d.dram_write = (values + keys) * es * units::B;
   launch_as_found(out, q, "memory-efficient attention backward", d, family);
