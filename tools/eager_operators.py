@@ -71,6 +71,8 @@ class Seen(TorchDispatchMode):
             if name == "native_layer_norm_backward" and not args[7][1]:  # without weights: the kernel by rows alone
                 name = "native_layer_norm_backward_rows"
             shapes = [tuple(t.shape) for t in given]
+            if name == "stack" and args[1:] and args[1] % (given[0].dim() + 1) < given[0].dim():
+                name = "cat"  # in front of the last dimension it is one, seen otherwise
             if name == "cat" and len({t.dtype for t in given}) > 1:  # types differ: a copy of each part
                 for t in given:
                     self.note("copy_", size_of(t), t.numel() * results[0].element_size(), [tuple(t.shape)])
