@@ -106,7 +106,17 @@ Bytes MlaSpec::cache(const CacheQuery& query) const {
   return storage(query.kv, query.tokens * (d(kv_lora_rank + rope_dim) + keys));
 }
 
-double MlaSpec::stored(const MixerLoad& load) const { return stored_attention(widths(*this, load.tensor), load); }
+/// In eager code a latent's norm keeps its input in fp32 and the normalized rows beside what the product behind it reads; the
+/// values are a view of what keys and values are expanded to, all of which stays with them; and queries that were joined of two
+/// parts lie head by head, as attention's result then does, of which the output's product keeps a copy by tokens.
+double MlaSpec::stored(const MixerLoad& load) const {
+  const AttentionWidths n = widths(*this, load.tensor);
+  const double bytes = stored_attention(n, load);
+  if (!load.eager || !load.flash) return bytes;
+  const double norms = 4 + load.normalized - load.element;  // a number of each latent, as before and after its norm, is counted
+  return bytes + load.tokens * (norms * d(q_lora_rank + kv_lora_rank) - load.element * d(rope_dim)) +
+         load.element * (load.kv_tokens * n.heads * d(nope_dim) + load.tokens * n.out);
+}
 
 double MlaSpec::live(const MixerLoad& load) const {
   AttentionWidths n = widths(*this, load.tensor);

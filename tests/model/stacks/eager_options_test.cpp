@@ -270,6 +270,16 @@ TEST(EagerOptions, PeaksOfExpertsThatAreComputedAgain) {
   EXPECT_NEAR(peak("mixtral-8x22b", 1, 8, 1024) / 25329755648.0, 1, 5e-4);
 }
 
+/// Latent attention (three layers of moonlight-16b, a model of DeepSeek-V3's class), as a card held it (families.ninth): latents'
+/// norms, values that are a view of what both were expanded to, attention's result by heads and by tokens.
+TEST(EagerOptions, LatentAttentionKeepsWhatItsValuesAreAViewOf) {
+  Workload w = training(6, 2048, "bf16");
+  train_eagerly(w);
+  const std::string model = testing_support::tests_folder() + "/model/eager_models/moonlight-16b.json";
+  const Bytes peak = memory_need(testing_support::cut(model, 3), w).total();
+  EXPECT_NEAR(peak.in(units::B) / 43138402816.0, 1, 1e-3);
+}
+
 /// gpt-oss's experts clamp gate and up, whose product with a sigmoid and one more than up are written out, and its norms multiply by
 /// their weights in fp32. Recorded (families.seventh).
 TEST(EagerOptions, ExpertsThatAreWrittenOutKeepTheirParts) {
