@@ -4,7 +4,7 @@
 // every input of an operator that its gradient needs is kept, each tensor once, dropout masks at one byte. For their
 // GPT layer (heads x width = h, FFN 4h, dropout) the parts below add up to their
 //     s b h (34 + 5 a s / h)
-// without fusion; flash attention keeps one fp32 log-sum a query head instead of the 5 a s^2 b of scores.
+// without fusion (stored_layer.cpp); flash attention keeps one fp32 log-sum a query head instead of the 5 a s^2 b of scores.
 #include <algorithm>
 
 #include "ops/memory/view.hpp"
@@ -133,6 +133,14 @@ double stored_layers(const Llm& llm, const StackSpec& stack, View& v, const Trai
   return full ? std::max(bytes, inputs + most) : bytes + most;
 }
 
+/// Of what is kept of the residual stream, norms and gathered inputs, where tensor ranks share it.
+View view_of_share(const Llm& llm, const Workload& w, const Types& types, const StackSpec& stack) {
+  View v = view_of(llm, w, types, stack);
+  if (scattered(llm, w)) v.shards = v.tp();
+  v.hidden /= v.shards;
+  return v;
+}
+
 /// Of the norms around a stack those behind its layers: one, where there is any.
 double last_norms(const View& v) { return v.eager() ? std::min(v.source.outer_norms, 1) : 1; }
 
@@ -144,7 +152,7 @@ double stored_behind(const StackSpec& stack, const View& v) {
 }  // namespace
 
 Bytes stored_behind_layers(const Llm& llm, const Workload& w, const Types& types) {
-  return stored_behind(llm.main(), view_of(llm, w, types, llm.main())) * units::B;
+  return stored_behind(llm.main(), view_of_share(llm, w, types, llm.main())) * units::B;
 }
 
 Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, const TrainingStage& stage) {
@@ -153,9 +161,7 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
   double bytes = 0;
   for (const StackSpec& stack : llm.stacks) {
     if (!runs(llm, w, stack)) continue;
-    View v = view_of(llm, w, types, stack);
-    if (scattered(llm, w)) v.shards = v.tp();
-    v.hidden /= v.shards;  // what is kept of the residual stream, norms and gathered inputs
+    View v = view_of_share(llm, w, types, stack);
     bytes += stored_layers(llm, stack, v, stage, parts) + stored_between(llm, stack, v);
     if (&stack != &llm.main() || !last) continue;
     // Final norm and head inputs; logits, and in eager code their fp32 softmax.
@@ -169,9 +175,7 @@ Bytes stored_activations(const Llm& llm, const Workload& w, const Types& types, 
 
 double kept_bytes_of(const Llm& llm, const Workload& rank, const Types& types, const StackSpec& stack,
                      std::size_t kind) {
-  View v = view_of(llm, rank, types, stack);
-  if (scattered(llm, rank)) v.shards = v.tp();
-  v.hidden /= v.shards;
+  View v = view_of_share(llm, rank, types, stack);
   v.dropout = trains_with_dropout(stack.kinds[kind], stack.role);
   return stored_layer(stack.kinds[kind], v);
 }

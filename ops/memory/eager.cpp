@@ -247,13 +247,13 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
   const Bytes one_cast = storage(types.base, cast_layer / d(w.parallel.tensor));
   if (casts) of_layer += one_cast;
   if (again) at(kept + of_layer + gathered + prefetched, before + head_matrix);
-  const Bytes of_layers = kept - stored_behind_layers(llm, w, types);
+  const Bytes in_layers = kept - stored_behind_layers(llm, w, types);
   if (shards > 1 && !flat) {
     see_sharded_layers(peak, llm, w, types,
-                       {of_layers, of_layer, gathered, one_layer, before + head_matrix, layer / d(w.parallel.tensor)});
+                       {in_layers, of_layer, gathered, one_layer, before + head_matrix, layer / d(w.parallel.tensor)});
   }
   if (shards == 1) {
-    see_whole_layers(peak, llm, w, types, {of_layers, of_layer, one_cast, all, before, head_matrix, layer + looked_up});
+    see_whole_layers(peak, llm, w, types, {in_layers, of_layer, one_cast, all, before, head_matrix, layer + looked_up});
   }
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =

@@ -67,18 +67,15 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   double bytes = v.dropout ? v.tokens * v.hidden : 0;
   bytes += stored_weights(f, v, d(f.is_moe() ? f.shared_width + f.width : f.width));
   if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp(), v.element, v.element);
-  const ExpertPlan plan = expert_plan(v.w, f);
-  // rows that travelled are those of the rank's own tokens in number; tensor ranks of the same tokens have their experts'
-  const double share = plan.fullest / (plan.exchanged ? v.tp() : d(plan.ranks));
   const double in = f.latent > 0 ? d(f.latent) : v.hidden * v.shards;  // gathered in front of them, or brought
-  const double rows = share * v.tokens * d(f.topk);
-  bytes += stored_dense(f, v, rows, in, d(f.expert_width) / d(plan.width_split), v.input_of_experts(), v.of_experts());
+  const double rows = routed_rows(f, v), width = d(f.expert_width) / expert_split(f, v);
+  bytes += stored_dense(f, v, rows, in, width, v.input_of_experts(), v.of_experts());
   // experts' results, for the gradient of the routing weights; Megatron-Core weighs what the down projection reads
   // (weighted_bias_swiglu_impl in megatron/core/transformer/moe/experts.py)
   if (v.eager() || v.w.fusion == Fusion::none) bytes += rows * v.of_experts() * in;
   bytes += v.tokens * v.element * (v.hidden + d(f.experts));  // router input and scores
   // as such experts have no activation of one kernel: the clamped gate, one more than up and their result, beside the sigmoid
-  if (v.eager() && v.source.clamps_gate) bytes += 3 * rows * v.of_experts() * d(f.expert_width) / d(plan.width_split);
+  if (v.eager() && v.source.clamps_gate) bytes += 3 * rows * v.of_experts() * width;
   if (v.eager() && v.source.jitters_rows) bytes += 2 * v.tokens * v.hidden * v.of_experts();
   if (v.eager() && v.source.routes_in_fp32 && !v.autocast() && v.element < 4) bytes += v.tokens * 4 * v.hidden;
   const double beside = d(f.shared_width + f.width) / v.tp();
@@ -109,8 +106,8 @@ bool copies_values(const AttentionSpec& a, const View& v) {
 
 /// The values that attention keeps hold the joined result of queries, keys and values alive; queries that were joined lie head by
 /// head, and so does attention's result, of which the output's product keeps a copy by tokens (in fp32, by PyTorch's own kernel,
-/// the result lies by tokens whatever the queries do: aten/src/ATen/native/transformers/cuda/attention.cu). Heads whose width is no multiple of
-/// 8 are kept as wide as they are filled up for the kernel, and the output's product has a copy without that.
+/// the result lies by tokens whatever the queries do: aten/src/ATen/native/transformers/cuda/attention.cu). Heads whose width is no
+/// multiple of 8 are kept as wide as they are filled up for the kernel, and the output's product has a copy without that.
 double stored_views(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
   if (!v.eager() || attention == nullptr) return 0;

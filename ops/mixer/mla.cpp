@@ -113,8 +113,7 @@ double MlaSpec::stored(const MixerLoad& load) const {
   const AttentionWidths n = widths(*this, load.tensor);
   const double bytes = stored_attention(n, load);
   if (!load.eager || !load.flash) return bytes;
-  const double norms =
-      4 + load.normalized - load.element;  // a number of each latent, as before and after its norm, is counted
+  const double norms = 4 + load.normalized - load.element;  // both sides of a norm are counted in the narrow type
   return bytes + load.tokens * (norms * d(q_lora_rank + kv_lora_rank) - load.element * d(rope_dim)) +
          load.element * (load.kv_tokens * n.heads * d(nope_dim) + load.tokens * n.out);
 }

@@ -52,11 +52,12 @@ class XmmaPlanner {
     }
   }
 
-  /// The library's answers to the nearest shapes that it was asked about: its tile is the nearest's, with weights [N,K] what the most of
-  /// five have (of 2,500 answers that were left out 94 % are named so; the nearest names the tile of 40 of 42 training launches with both operands
-  /// across, of 41 of 48 with weights [K,N]), and its cluster the cheapest of those that the three nearest of this tile have (84 %
-  /// have the nearest one's, but training launches without their own answers are 4.82 % off with that in the mean, with the cheapest
-  /// of three 4.72). Answers are of a card with so many SMs, as those on lanes are (other_types.cpp).
+  /// The library's answers to the nearest shapes that it was asked about: its tile is the nearest's, with weights [N,K] what
+  /// the most of five have (of 2,500 answers that were left out 94 % are named so; the nearest names the tile of 40 of 42
+  /// training launches with both operands across, of 41 of 48 with weights [K,N]), and its cluster the cheapest of those that
+  /// the three nearest of this tile have (84 % have the nearest one's, but training launches without their own answers are 4.82
+  /// % off with that in the mean, with the cheapest of three 4.72). Answers are of a card with so many SMs, as those on lanes
+  /// are (other_types.cpp).
   std::optional<cublas::TileAnswers> answers() const {
     const bool was_asked = c.rates.sm_count <= cublas::sms_of_asked_card() && c.task.alone_flops <= 0;
     if (!was_asked || c.task.batch > 1) return {};

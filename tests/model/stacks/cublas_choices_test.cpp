@@ -96,8 +96,8 @@ TEST(CublasChoices, Tf32WeightsAcrossPassThroughRegisters) {
       << "tensor units wait for half of what registers take";
 }
 
-/// wgmma reads operands of 32 bits along K alone: one that lies across passes through registers, and of two the larger is turned in
-/// shared memory first (data/measurements/h200/pytorch, products_eleventh). Narrower ones it turns by itself. Short products with
+/// wgmma reads operands of 32 bits along K alone: one that lies across passes through registers, and of two each passes shared
+/// memory twice (data/measurements/h200/pytorch, products_eleventh). Narrower ones it turns by itself. Short products with
 /// weights [K,N] have the library's tiles.
 TEST(CublasChoices, OperandsThatLieAcrossTakeLonger) {
   const auto us = [](const char* type, const char* layout) {
