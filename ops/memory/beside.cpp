@@ -57,6 +57,14 @@ Beside beside_experts(const LayerSpec& l, const View& v) {
   return {made - gone + waiting_gradient(v), l.expert_params / v.tp()};
 }
 
+/// In that of the norm before a layer, when all that stands behind it has gradients: of an RMSNorm that is written out in fp32 its
+/// rows, of the two gradients of these the one by the product and, spread from the mean, the one of their squares, and three rows
+/// that this one is made of (pow_backward() of torch/csrc/autograd/FunctionsManual.cpp).
+Beside beside_first_norm(const LayerSpec& l, const View& v, double kept) {
+  if (l.norm != NormKind::rms || v.source.wide_centred_norms) return {};
+  return {6 * 4 * v.tokens * v.hidden + waiting_gradient(v) - kept, l.params / v.tp()};
+}
+
 }  // namespace
 
 std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types& types) {
@@ -70,7 +78,8 @@ std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types
       v.dropout = trains_with_dropout(l, stack.role);
       const double kept = stored_layer(l, v);
       for (const Beside& beside :
-           {beside_scores(l, v), beside_dense(l, v), beside_experts(l, v), beside_experts_activation(l, v)}) {
+           {beside_scores(l, v), beside_dense(l, v), beside_experts(l, v), beside_experts_activation(l, v),
+            beside_first_norm(l, v, kept)}) {
         found.push_back({beside.bytes, beside.params, kept});
       }
     }

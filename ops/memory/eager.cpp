@@ -187,9 +187,9 @@ void see_whole_layers(Peak& peak, const Llm& llm, const Workload& w, const Types
     const Bytes more = (again ? of.of_layer : Bytes{}) + beside.bytes * units::B;
     const Bytes own = storage(w.training.gradient, beside.params);
     peak.at(of.kept + more, of.before + of.head_gradient + own);
-    if (!again) continue;
+    const Bytes input = again ? layer_input(llm, w, types) : Bytes{};
     const Bytes alone = (beside.kept + beside.bytes) * units::B + (casts ? of.one_cast : Bytes{});
-    peak.at(layer_input(llm, w, types) + alone, std::max(of.before, later + own));
+    peak.at(input + alone, std::max(of.before, later + own));
   }
 }
 

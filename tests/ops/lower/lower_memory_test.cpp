@@ -183,5 +183,22 @@ TEST(LowerMemory, WhatAnEagerLayerKeepsOfJoinedProjections) {
   EXPECT_EQ(kept("gpt_neox", 0.25) - plain, 2 * kQueries + kKeys - 2 * kInput);
 }
 
+/// A wide layer of few tokens holds most at the end of its backward pass, in the norm that it begins with: 26 bytes an element of
+/// the residual stream (two H200 recorded 26.0, data/measurements/h200/pytorch_training/two.twentieth.steps.jsonl).
+TEST(LowerMemory, AnEagerNormHoldsMostWhereGradientsOutweighActivations) {
+  Workload w = train(4, 1024);
+  w.training.eager = true;
+  w.training.optimizer = Optimizer::adamw_fused;
+  w.training.gradient_given = true;
+  w.training.gradient = DType::bf16;
+  AttentionSpec attention = gqa(96, 8, 128);
+  attention.rope = true;
+  const Llm m = model("m", 12288, 32768, {{layer(attention, gated(28672)), 1}});
+  const double params = 2 * 32768 * 12288.0 + 12288 * (2 * 96 + 2 * 8) * 128.0 + 3 * 12288 * 28672.0;
+  const MemoryNeed need = memory_need(m, w);
+  EXPECT_EQ(bytes(need.activations), 26 * 4096 * 12288.0);
+  EXPECT_NEAR(bytes(need.gradients), 2 * (params - 32768 * 12288.0), 2 * 3 * 12288.0) << "all but the embedding's";
+}
+
 }  // namespace
 }  // namespace plumbline::testing_support::lower_memory_test
