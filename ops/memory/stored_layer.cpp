@@ -134,7 +134,7 @@ double stored_head_norms(const LayerSpec& l, const View& v) {
 
 /// Queries and keys of a product in fp32 are twice as wide (GPT-J, GPT-Neo).
 /// Attention that PyTorch takes apart in fp32 (_scaled_dot_product_attention_math) keeps probabilities, and what its two
-/// products read: scaled queries, and keys and values copied for each query head.
+/// products read: scaled queries, and keys and values copied for each query head; not what it made those of, nor a number a row.
 double stored_scores(const LayerSpec& l, const View& v) {
   const auto* attention = l.mixer.as<AttentionSpec>();
   if (!v.eager() || attention == nullptr) return 0;
@@ -143,7 +143,9 @@ double stored_scores(const LayerSpec& l, const View& v) {
   }
   if (!v.flash() || !v.source.broadcasts_keys || attention->kv_heads > 1) return 0;
   const double fp32 = 4, heads = d(attention->q_heads) / v.tp();
-  return fp32 * v.tokens * heads * (v.kv_len + 2 * d(attention->qk_dim) + d(attention->v_dim));
+  const double each = d(attention->qk_dim) + d(attention->v_dim);
+  const double made_of = v.element * (heads * d(attention->qk_dim) + d(attention->kv_heads) * each) + fp32 * heads;
+  return v.tokens * (fp32 * heads * (v.kv_len + d(attention->qk_dim) + each) - made_of);
 }
 
 namespace {
