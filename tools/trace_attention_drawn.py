@@ -7,7 +7,7 @@
 `draw` writes B, Hq, Hkv, D, S, causal, type, by (cudnn, flash, efficient), in the order in which they are to be run; `--sweep`
 puts grids of heads x sequences that do not fill the SMs before what is drawn, `--wide` draws more widths and types of the
 memory-efficient kernels, and adds `bias`: 0 none, 1 a matrix for each head and sequence added to the scores, 2 one for all;
-`--any` draws lengths of any number, and few heads.
+`--any` draws lengths of any number, and few heads; `--deterministic` asks for gradients whose sums are taken in one order.
 `trace` writes a line a point: kernels of both passes, each [name, grid, block, shared memory, launches a call, median, least,
 largest in microseconds] of three calls after one, and the registers of a thread by kernel. Before each pass 256 MiB are read,
 so that L2 holds none of its operands and nothing waits to be written back. Operands lie as projections leave them, [B, S, H, D].
@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import time
 
-COLUMNS = ("B", "Hq", "Hkv", "D", "S", "causal", "type", "by", "bias")
+COLUMNS = ("B", "Hq", "Hkv", "D", "S", "causal", "type", "by", "bias", "deterministic")
 CALLS, CHUNK = 3, 20
 
 
@@ -98,7 +98,7 @@ def draw(args):
     with open(args.out, "w", newline="", encoding="ascii") as f:
         writer = csv.writer(f, lineterminator="\n")
         writer.writerow(COLUMNS)
-        writer.writerows(points)
+        writer.writerows((*p, int(args.deterministic)) for p in points)
 
 
 # ---------------------------------------------------------------------------------------------- measuring
@@ -122,6 +122,8 @@ def prepare(point, device):
         added = torch.randn(*own, tokens, tokens, device=device, dtype=dtype)
 
     def once(flush):
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        torch.use_deterministic_algorithms(bool(point.get("deterministic", 0)))
         flush.max()
         with sdpa_kernel([backend]):
             mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=added,
@@ -236,6 +238,7 @@ def main():
     drawing.add_argument("--sweep", action="store_true")
     drawing.add_argument("--wide", action="store_true")
     drawing.add_argument("--any", action="store_true")
+    drawing.add_argument("--deterministic", action="store_true")
     drawing.add_argument("--cudnn", type=int, default=200)
     drawing.add_argument("--flash", type=int, default=70)
     drawing.add_argument("--efficient", type=int, default=50)

@@ -17,6 +17,7 @@ constexpr auto kAttentionBackwardKeys = std::to_array<Key>(
      key<&AttentionBackward::q_len>("S"), key<&AttentionBackward::causal>("causal"),
      optional_key<&AttentionBackward::kv_len>("Skv", same_as<&AttentionBackward::q_len>),
      optional_count<&AttentionBackward::window>("window"), optional_key<&AttentionBackward::masked>("mask"),
+     optional_key<&AttentionBackward::deterministic>("deterministic"),
      optional_key<&AttentionBackward::v_dim>("Dv", same_as<&AttentionBackward::qk_dim>)});
 
 constexpr auto kAttentionBackwardRelations = std::to_array<Relation<AttentionBackward>>(

@@ -14,6 +14,9 @@ struct AttentionBackward {
   std::int64_t window = 0;
   DType dtype = DType::bf16;
   bool masked = false;  ///< as of the forward pass
+  /// Each sum is taken in one order, so that a run gives the bits of another: no two CTAs add to one element of dQ
+  /// (FlashAttention-2's `deterministic`; PyTorch's torch.use_deterministic_algorithms).
+  bool deterministic = false;
   bool operator==(const AttentionBackward&) const = default;
   static const Facts<AttentionBackward>& facts();
 };

@@ -205,6 +205,7 @@ const Kernel* backward_kernel(DType type, std::int64_t width) { return find(kBac
 double key_parts(const Kernel& k, const AttentionBackward& s) {
   constexpr double kCtas = 200;
   const double blocks = ceil_div(static_cast<double>(s.kv_len), k.keys);
+  if (s.deterministic) return 1;  // num_splits_key, aten/src/ATen/native/transformers/cuda/attention_backward.cu
   if (k.widest < kAnyWidth || k.bits == 32) return blocks;
   return std::clamp(std::floor(kCtas / static_cast<double>(s.batch * s.q_heads)), 1.0, blocks);
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "arch/error.hpp"
 #include "model/engine/tensor_path.hpp"
 #include "model/stacks/common/deal_in_order.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
@@ -157,13 +158,29 @@ std::vector<double> tiles_of_blocks(const Tile& t, const AttentionBackward& s) {
   return steps;
 }
 
+/// Buffers that FlashAttention-2 sums dQ in, of which CTAs of a head have one each: a CTA takes every so many-th block of keys, and
+/// adds to its buffer alone (compute_dq_dk_dv_seqk_parallel() and flash_bwd_launch_template.h). One that all add to where sums may be
+/// taken in any order.
+double sum_buffers(const AttentionBackward& s, const Rates& m) {
+  return s.deterministic ? ceil_div(std::floor(m.sm_count), static_cast<double>(s.batch * s.q_heads)) : 1;
+}
+
+/// A CTA's blocks together, in tiles of queries; `once`: what a block takes beside those of the first one.
+std::vector<double> taken_in_turn(const std::vector<double>& tiles, double ctas, double once) {
+  std::vector<double> taken(std::min(tiles.size(), static_cast<std::size_t>(ctas)), -once);
+  for (std::size_t block = 0; block < tiles.size(); ++block) taken[block % taken.size()] += tiles[block] + once;
+  return taken;
+}
+
 /// cuDNN's launch has as many CTAs as there are SMs, each of which takes the next block of keys of a head when it has done with
 /// one: by its grids, and by 51 recorded launches with a causal mask, of which in no other order and no dealing in turn are as few
 /// off (H200, cuDNN 9.19: data/measurements/h200/pytorch/attention_drawn.jsonl).
 void deal(Demand& d, const Tile& t, const AttentionBackward& s, double step_clk, double block_once_clk,
           const Rates& m) {
-  const double heads = static_cast<double>(s.batch * s.q_heads);
-  const DealtInOrder dealt = deal_in_order(heads, tiles_of_blocks(t, s), block_once_clk / step_clk, m.sm_count);
+  const double heads = static_cast<double>(s.batch * s.q_heads), once = block_once_clk / step_clk;
+  std::vector<double> items = tiles_of_blocks(t, s);
+  if (s.deterministic) items = taken_in_turn(items, sum_buffers(s, m), once);
+  const DealtInOrder dealt = deal_in_order(heads, items, once, m.sm_count);
   d.plan.ctas = static_cast<std::int64_t>(dealt.ctas);
   d.plan.steps = dealt.mean;
   d.plan.longest = dealt.steps;
@@ -214,6 +231,9 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const Rates& m = q.rates;
   const bool mma_sync = kernels == BackwardKernels::flash2, fa3 = runs_fa3(m, mma_sync);
   const bool cudnn = kernels == BackwardKernels::cudnn && fa3;
+  if (s.deterministic && !mma_sync) {
+    throw NotModelled("deterministic gradients of attention are modelled of PyTorch's kernels alone (--stack hf-sdpa)");
+  }
   const Tile t = mma_sync ? second_tile_of(s, m) : tile_of(s, fa3, cudnn);
   const double step = cudnn || mma_sync ? t.width : 32;  // columns that are compiled apart
   const double qk = std::min(t.width, ceil_div(static_cast<double>(s.qk_dim), step) * step);
@@ -224,7 +244,7 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const double keys = batch * kv_heads * visible_keys(forward_of(s)) * static_cast<double>(s.qk_dim + s.v_dim);
   const double group = static_cast<double>(s.q_heads) / kv_heads;
   const double q_values = queries * static_cast<double>(s.qk_dim), o_values = queries * static_cast<double>(s.v_dim);
-  const double sums = 4.0 * q_values, per_row = 4.0 * queries, shared = group > 1 ? group * keys * es : 0;
+  const double buffers = sum_buffers(s, m), sums = 4.0 * buffers * q_values, per_row = 4.0 * queries, shared = group > 1 ? group * keys * es : 0;
   const Bytes all = q.work.bytes() + (sums + per_row + shared) * units::B;
   const double spilled = all > m.l2_kept ? 1 : 0;  // what one launch leaves for another goes through DRAM
 
@@ -253,11 +273,13 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const auto pass = [&](const char* kernel, const Pass& p) -> Demand& {
     return out.launch(kernel, streams) = demand_of(p, m, warm);
   };
-  // the sums are cleared here too
+  // the sums are cleared here too, where each row has one
+  const double cleared = s.deterministic ? 0 : sums;
+  if (s.deterministic) pass("clear the sums", {0, sums, 0, 0, spilled * sums});
   pass("row sums of dO O",
-       {2 * o_values * es, per_row + sums, 2 * o_values, 2 * o_values * es, spilled * (per_row + sums)});
+       {2 * o_values * es, per_row + cleared, 2 * o_values, 2 * o_values * es, spilled * (per_row + cleared)});
   launch_as_found(out, q, "attention backward", main, family);
-  Demand& convert = pass("dQ", {sums, q_values * es, q_values, spilled * sums, q_values * es});
+  Demand& convert = pass("dQ", {sums, q_values * es, buffers * q_values, spilled * sums, q_values * es});
   if (cudnn) convert.dram_share = kScattered;
   if (group <= 1) return;
   const auto walk_group = [&](Demand& d) {

@@ -99,6 +99,7 @@ const BackwardVariant* own_backward_kernel(const AttentionBackward& s, const Rat
                                            std::span<const FamilyScalars> families) {
   if (!families[own::kBackward].on_file || !is_hopper(m)) return nullptr;
   if (s.dtype != DType::bf16 || s.qk_dim != s.v_dim || s.window > 0) return nullptr;
+  if (s.deterministic) return nullptr;  // ours adds to dQ in L2, in the order in which CTAs come
   return own_backward_variant(s.qk_dim);
 }
 

@@ -38,7 +38,10 @@ SdpaKernel sdpa_kernel(const AttentionPrefill& s, const Rates& m) {
 }
 
 SdpaKernel sdpa_kernel(const AttentionBackward& s, const Rates& m) {
-  const SdpaKernel found = sdpa_kernel(forward_of(s), m);
+  SdpaKernel found = sdpa_kernel(forward_of(s), m);
+  if (s.deterministic && found == SdpaKernel::cudnn) {
+    found = flash2_takes(forward_of(s), m) ? SdpaKernel::flash2 : SdpaKernel::efficient;
+  }
   const bool refused = flash_attention::is_sm8x(m) && s.qk_dim > 192 && s.qk_dim <= 224;
   return found == SdpaKernel::flash2 && refused ? SdpaKernel::efficient : found;
 }

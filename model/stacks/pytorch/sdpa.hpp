@@ -19,7 +19,8 @@ enum class SdpaKernel { cudnn, flash2, efficient };
 /// attention on AMD, which nobody measured: it is priced as cuDNN's.
 SdpaKernel sdpa_kernel(const AttentionPrefill& shape, const Rates& rates);
 /// 8.6 and 8.9 refuse FlashAttention-2's gradients of heads of 193 to 224 columns
-/// (check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89()).
+/// (check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89()). cuDNN is left out where gradients are to be deterministic
+/// (check_cudnn_deterministic()).
 SdpaKernel sdpa_kernel(const AttentionBackward& shape, const Rates& rates);
 SdpaKernel sdpa_kernel(const AttentionDecode& shape, const Rates& rates);
 
