@@ -214,6 +214,18 @@ Seconds walk_over_heads(const AttentionBackward& s, double width, double group, 
   return ceil_div(ctas, m.sm_count * kResident) * group * m.l2_latency;
 }
 
+/// A thread of FlashAttention-2's sum over buffers (flash_bwd_convert_dq_kernel) adds them up one behind the other, and waits for each
+/// four of its columns of each, and once more for a buffer: 1.0, 1.5, 2.0 and 2.7 us a buffer of 4, 6, 8 and 12 such loads, by grids that
+/// leave SMs free and sums that L2 holds (H200, attention_drawn_tenth). `missed`: the share of sums that DRAM is waited for.
+Seconds walk_over_buffers(const AttentionBackward& s, const Tile& t, double qk, double buffers, double missed,
+                          const Rates& m) {
+  constexpr double kThreads = 256, kColumns = 4, kResident = 8;
+  const double loads = t.queries * qk / (kThreads * kColumns) + 1;
+  const Seconds l2 = 0.5 * (1 + m.gpu.l2.far_latency_ratio) * m.gpu.l2.latency;
+  const double ctas = ceil_div(static_cast<double>(s.q_len), t.queries) * static_cast<double>(s.batch * s.q_heads);
+  return buffers * loads * ((1 - missed) * l2 + missed * m.gpu.memory.latency) * ceil_div(ctas, m.sm_count * kResident);
+}
+
 /// Of 84 recorded launches of cuDNN's (convert_dq_to_16bits) the long ones reach that share of what other passes do: a head's rows go
 /// to rows of all heads.
 constexpr double kScattered = 0.83;
@@ -222,6 +234,31 @@ constexpr double kScattered = 0.83;
 double value_columns(const Tile& t, const AttentionBackward& s, double step, bool cudnn) {
   const double compiled = cudnn && s.v_dim < s.qk_dim ? 64 : step;
   return std::min(t.width, ceil_div(static_cast<double>(s.v_dim), compiled) * compiled);
+}
+
+/// The five products' launch, but for what DRAM carries. `qk`, `v`: compiled columns of one of a head's `halves`.
+Demand products_of(const AttentionBackward& s, const Tile& t, double qk, double v, double halves,
+                   const FamilyScalars& family, BackwardKernels kernels, const Rates& m) {
+  const bool mma_sync = kernels == BackwardKernels::flash2, fa3 = runs_fa3(m, mma_sync);
+  const bool cudnn = kernels == BackwardKernels::cudnn && fa3;
+  Demand main;
+  cut(main, t, s, fa3);
+  step_demand(main, t, qk * halves, v * halves, s, m, mma_sync);
+  main.exposed_clk = family.step_clk * t.queries * t.keys / (128.0 * (fa3 ? 128 : 64));
+  const ExposedLoads loads = cudnn ? loads_exposed(t, qk, v, s, m) : ExposedLoads{};
+  main.exposed_clk += loads.step_clk;
+  if (cudnn) main.exposed_clk += end_check_clk(s.kv_len, t.keys, t.queries * t.keys, m);
+  main.once_clk = masked_blocks(forward_of(s), t.queries, t.keys, main.plan.steps) * mask_clk(t.queries * t.keys, m) +
+                  family.start_clk;
+  if (cudnn) {
+    // dQ's fp32 sums of a step are written to shared memory, and read there, before they go to L2
+    main.smem_clk += 2 * t.queries * qk * halves * 4.0 / m.gpu.sm.smem_bytes_per_clk.in(units::B);
+    deal(main, t, s, step_alone_clk(main), main.once_clk + loads.block_clk, m);
+    clear_counter(main, m);
+  }
+  // a CTA an SM, by registers: the next block of the grid follows as soon as one has ended
+  if (mma_sync) deal_second(main, t, s, qk * halves, v * halves, m, family);
+  return main;
 }
 
 }  // namespace
@@ -244,27 +281,12 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   const double keys = batch * kv_heads * visible_keys(forward_of(s)) * static_cast<double>(s.qk_dim + s.v_dim);
   const double group = static_cast<double>(s.q_heads) / kv_heads;
   const double q_values = queries * static_cast<double>(s.qk_dim), o_values = queries * static_cast<double>(s.v_dim);
-  const double buffers = sum_buffers(s, m), sums = 4.0 * buffers * q_values, per_row = 4.0 * queries, shared = group > 1 ? group * keys * es : 0;
+  const double buffers = sum_buffers(s, m), sums = 4.0 * buffers * q_values;
+  const double per_row = 4.0 * queries, shared = group > 1 ? group * keys * es : 0;
   const Bytes all = q.work.bytes() + (sums + per_row + shared) * units::B;
   const double spilled = all > m.l2_kept ? 1 : 0;  // what one launch leaves for another goes through DRAM
 
-  Demand main;
-  cut(main, t, s, fa3);
-  step_demand(main, t, qk * halves, v * halves, s, m, mma_sync);
-  main.exposed_clk = family.step_clk * t.queries * t.keys / (128.0 * (fa3 ? 128 : 64));
-  const ExposedLoads loads = cudnn ? loads_exposed(t, qk, v, s, m) : ExposedLoads{};
-  main.exposed_clk += loads.step_clk;
-  if (cudnn) main.exposed_clk += end_check_clk(s.kv_len, t.keys, t.queries * t.keys, m);
-  main.once_clk = masked_blocks(forward_of(s), t.queries, t.keys, main.plan.steps) * mask_clk(t.queries * t.keys, m) +
-                  family.start_clk;
-  if (cudnn) {
-    // dQ's fp32 sums of a step are written to shared memory, and read there, before they go to L2
-    main.smem_clk += 2 * t.queries * qk * halves * 4.0 / m.gpu.sm.smem_bytes_per_clk.in(units::B);
-    deal(main, t, s, step_alone_clk(main), main.once_clk + loads.block_clk, m);
-    clear_counter(main, m);
-  }
-  // a CTA an SM, by registers: the next block of the grid follows as soon as one has ended
-  if (mma_sync) deal_second(main, t, s, qk * halves, v * halves, m, family);
+  Demand main = products_of(s, t, qk, v, halves, family, kernels, m);
   main.dram_read = ((q_values + keys + spilled * o_values) * es + per_row + spilled * per_row) * units::B;
   main.dram_write = (group > 1 ? spilled * shared : keys * es) * units::B + spilled * sums * units::B;
 
@@ -281,6 +303,12 @@ void answer_backward(const AttentionBackward& s, const FamilyScalars& family, co
   launch_as_found(out, q, "attention backward", main, family);
   Demand& convert = pass("dQ", {sums, q_values * es, buffers * q_values, spilled * sums, q_values * es});
   if (cudnn) convert.dram_share = kScattered;
+  if (s.deterministic) {
+    // the launch's own start and the bytes are part of the walk
+    const Seconds walk = walk_over_buffers(s, t, qk, buffers, std::max(0.0, 1 - m.l2_kept / all), m);
+    convert.serial_latency += std::max(Seconds{}, walk - streams.fixed - sums * units::B / m.dram_read);
+    convert.serial_latency_of = "to add up buffers of sums";
+  }
   if (group <= 1) return;
   const auto walk_group = [&](Demand& d) {
     if (cudnn) d.step_latency = std::max(d.step_latency, walk_over_heads(s, qk, group, m) / waves_of(d, m));

@@ -54,6 +54,26 @@ TEST(FlashBackward, SkipsWhatTheMaskHides) {
   EXPECT_DOUBLE_EQ(d.plan.steps, 2 * 136 / 16.0);
 }
 
+/// 8 heads on 132 SMs: 17 CTAs each, which sum dQ in buffers of their own; 8 blocks of 128 keys leave nine of them without any.
+TEST(FlashBackward, DeterministicGradientsHaveABufferForEachCta) {
+  AttentionBackward s{1, 8, 8, 128, 128, 1024, 1024, false};
+  const Machine machine = machine_of("h200_sxm", "hf-sdpa");
+  EXPECT_EQ(predict(s, machine).launch_count, 3);
+  s.deterministic = true;
+  const OpPrediction p = predict(s, machine);
+  ASSERT_EQ(p.launch_count, 4);
+  const double sums = 17 * 4.0 * 8 * 1024 * 128;
+  EXPECT_EQ(p.launches[0].demand.dram_write.in(units::B), sums) << "of 71 MB that L2 does not hold";
+  EXPECT_EQ(p.launches[2].demand.plan.ctas, 8 * 8);
+  EXPECT_EQ(p.launches[3].demand.dram_read.in(units::B), sums);
+  s.q_heads = s.kv_heads = 264;  // one CTA a head, which takes all blocks of keys
+  const OpPrediction full = predict(s, machine);
+  EXPECT_EQ(full.launches[2].demand.plan.longest, 2 * 8 * 1024 / 64);
+  s.dtype = DType::fp32;  // memory-efficient kernels, whose keys are one part then
+  EXPECT_GT(predict(s, machine).time, full.time);
+  EXPECT_THROW(predict(s, machine_of("h200_sxm")), NotModelled);
+}
+
 TEST(FlashBackward, SumsTheGradientsOfSharedKeys) {
   EXPECT_EQ(predict(AttentionBackward{1, 16, 4, 128, 128, 1024, 1024}, machine_of("h200_sxm")).launch_count, 4);
   EXPECT_EQ(predict(AttentionBackward{1, 16, 4, 128, 128, 1024, 1024}, machine_of("h200_sxm", "trt-llm")).launch_count,

@@ -1,7 +1,6 @@
 // Our attention backward: its launches by hand. Recorded times are held by data/studies/accuracy.json.
 #include <gtest/gtest.h>
 
-
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "ops/plan/kernel_menu.hpp"
