@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kGiven{"n", "read", "write"};
 
 struct KernelText {
-  std::string op, shape, dtype;
+  std::string op, shape, dtype, let;
 };
 using Kernels = std::map<std::string, KernelText, std::less<>>;
 
@@ -24,6 +24,26 @@ const Operator& operator_in(const JsonValue& value) {
   const Operator* found = find_operator(name);
   if (found == nullptr) value.fail("expected an operator, found '" + name + "'" + did_you_mean(name, op_names()));
   return *found;
+}
+
+/// Reads a kernel's `name=expression` pairs joined by ';' and adds their names to `names`.
+void read_lets(const JsonValue& place, const std::string& lets, std::vector<std::string>& names,
+               const std::array<std::string, kGiven.size()>& given, LaunchRule& launch) {
+  for (std::size_t begin = 0; begin < lets.size();) {
+    const std::size_t end = std::min(lets.find(';', begin), lets.size());
+    const std::string pair = lets.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t equal = pair.find('=');
+    if (equal == std::string::npos) place.fail("let: expected name=expression, found '" + pair + "'");
+    const std::string name = pair.substr(0, equal);
+    if (std::find(names.begin(), names.end(), name) != names.end()) place.fail("let: '" + name + "' is a name already");
+    try {
+      launch.lets.emplace_back(with_names_replaced(pair.substr(equal + 1), kGiven, given), names);
+    } catch (const BadInput& error) {
+      place.fail("let '" + name + "': " + error.what());
+    }
+    names.push_back(name);
+  }
 }
 
 /// Reads `key=expression` pairs joined by ';'; `given` fills in what a kernel leaves open.
@@ -106,7 +126,9 @@ LaunchRule read_launch(const JsonValue& value, const Kernels& kernels, std::span
   read_type(value, dtype.empty() ? kernel->second.dtype : dtype, launch);
   std::array<std::string, kGiven.size()> given;
   for (std::size_t i = 0; i < kGiven.size(); ++i) given.at(i) = value.at(kGiven.at(i)).as_string();
-  read_shape(value, kernel->second.shape, names, &given, launch);
+  std::vector<std::string> with_lets(names.begin(), names.end());
+  read_lets(value, kernel->second.let, with_lets, given, launch);
+  read_shape(value, kernel->second.shape, with_lets, &given, launch);
   return launch;
 }
 
@@ -123,11 +145,11 @@ void read_kernels(const JsonValue& root, Kernels& kernels) {
   const auto list = root.find_list("kernels");
   if (!list) return;
   for (const JsonValue& value : list->elements()) {
-    value.refuse_unknown_keys({"name", "op", "shape", "dtype", "source"});
+    value.refuse_unknown_keys({"name", "op", "let", "shape", "dtype", "source"});
     (void)value.at("source").as_string();
     const std::string name = value.at("name").as_string();
     KernelText text{std::string(operator_in(value.at("op")).name), value.at("shape").as_string(),
-                    value.find_string("dtype").value_or("")};
+                    value.find_string("dtype").value_or(""), value.find_string("let").value_or("")};
     if (!kernels.emplace(name, std::move(text)).second) value.fail("expected each kernel once, found '" + name + "'");
   }
 }

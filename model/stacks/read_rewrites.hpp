@@ -8,7 +8,8 @@
 //         {"name": "square", "kernel": "vectorized", "n": "rows*cols", "read": "4*rows*cols", "write": "4*rows*cols"},
 //         {"name": "mean", "op": "sum_rows", "shape": "rows=rows;cols=cols", "dtype": "fp32"} ]} ] }
 //
-// A kernel is an operator whose keys are expressions of `n` (elements of the result), `read` and `write` (bytes); a
+// A kernel is an operator whose keys are expressions of `n` (elements of the result), `read` and `write` (bytes), and of
+// what its "let" names before ("let": "rows=read/write;parts=ceil(rows/64)", each of those above it); a
 // launch gives those as expressions of the keys of the operator that it is for, and of the step
 // (ops/rewrite/rewrite.hpp). A launch may also name an operator and its keys itself, or say "same": true for the
 // operator that it is for. "times" is an expression too: how often it runs, 0 for sizes that take another kernel.

@@ -135,8 +135,11 @@ Op launch_of(const LaunchRule& rule, const Node& node, const std::vector<double>
   if (rule.op == nullptr) return node.op;
   Op op = made_in(rule, node.op);
   void* shape = shape_address(op);
+  std::vector<double> all;
+  if (!rule.lets.empty()) all = values;
+  for (const Expression& each : rule.lets) all.push_back(each(all));
   for (const LaunchRule::KeyRule& each : rule.keys) {
-    const double value = each.value(values);
+    const double value = each.value(rule.lets.empty() ? values : all);
     if (!std::isfinite(value)) {
       throw BadInput("launch '" + rule.name + "' of node '" + node.name + "': key '" + std::string(each.key->name) +
                      "' is no number");

@@ -75,6 +75,32 @@ TEST(Launches, AKernelTakesWhatALaunchGives) {
   EXPECT_STREQ(g.nodes[1].name, "norm.itself");
 }
 
+std::string summing(const std::string& let) {
+  return R"({"name": "wide", "op": "custom", "source": "assumed", "shape": "read=read;write=write;ctas=n*parts;threads=128",
+      "let": ")" +
+         let + "\"}";
+}
+
+TEST(Launches, AKernelNamesWhatItsKeysShare) {
+  const Rewrites r = parsed(summing("each=ceil(read/write/64);parts=max(1,each/16)"), R"({"op": "rmsnorm", "launches": [
+      {"name": "sum", "kernel": "wide", "n": "cols", "read": "2*rows*cols", "write": "2*cols"}]})");
+  Graph g;
+  Node node;
+  node.name = "norm";
+  node.op = Rowwise{RowwiseKind::rmsnorm, 4096, 10};
+  g.nodes = {node};
+  g.segments = {{"layer", 1, 0, 1}};
+  rewrite(g, r, decode(1, 1), "llama");
+  EXPECT_EQ(std::get<CustomOp>(g.nodes[0].op).ctas, 40) << "10 columns by 4096 / 64 / 16 parts";
+  const auto with = [](const std::string& let) {
+    return refusal(summing(let), R"({"op": "rmsnorm", "launches": [
+        {"name": "a", "kernel": "wide", "n": "1", "read": "1", "write": "1"}]})");
+  };
+  EXPECT_THAT(with("rows=2"), HasSubstr("'rows' is a name already"));
+  EXPECT_THAT(with("parts=each;each=2"), HasSubstr("let 'parts'"));
+  EXPECT_THAT(with("parts"), HasSubstr("expected name=expression"));
+}
+
 TEST(Launches, RefusesWhatIsNotThere) {
   EXPECT_THAT(refusal(kKernel, R"({"op": "rmsnor", "launches": []})"), HasSubstr("did you mean 'rmsnorm'?"));
   const auto of = [](const std::string& launch) { return R"({"op": "rmsnorm", "launches": [)" + launch + "]}"; };
