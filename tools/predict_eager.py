@@ -110,8 +110,9 @@ def ask(program, point, gpu, host_us=0, stack=""):
         command += ["--clip", "norm"] if point.get("clip") else []
         command += ["--recompute", "full"] if point.get("recompute") else []
         command += ["--grad-dtype", "fp32"] if point.get("autocast") or point.get("tf32") else []
-        command += ["--dtype", "tf32"] if point.get("tf32") else ["--dtype", point["dtype"]] if point.get("dtype") else []
-        command += ["--dtype", "fp16"] if point.get("half") else []
+        # what tools/trace_training.py makes of a model, whatever type its config names
+        kept = "tf32" if point.get("tf32") else point.get("dtype") or ("fp16" if point.get("half") else "bf16")
+        command += ["--dtype", kept]
         run = subprocess.run(command, capture_output=True, text=True)
     return json.loads(run.stdout) if run.stdout else None, re.sub(r"/\S*/", "", run.stderr.strip())[:200]
 
