@@ -324,7 +324,7 @@ def group_of_launch(name, op, shape):
         return "other"
     if re.search(r"lm_head.*(cap|tanh|scale|d_from_fp32|\.bias)", name):
         return "loss"
-    if re.search(r"in_flight=(870|1950|3900|20000|40000)", shape) or ("threads=512" in shape and re.search(r"[._](mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
+    if re.search(r"in_flight=(3600|7200|1950|3900|20000|40000)", shape) or ("threads=512" in shape and re.search(r"[._](mean|sum)$", name)) or "sum_keys" in name or "sum_values" in name:
         return "reductions"
     return "element_wise"
 
