@@ -18,6 +18,8 @@ def build(name, args):
         config.pop(key, None)
     if kind in SEQUENCES:  # labels are shifted behind a token of padding
         config["pad_token_id"] = config["decoder_start_token_id"] = 0
+    if kind == "esm":  # counts the tokens that are none
+        config["pad_token_id"] = 1
     if args.no_dropout:
         config.update({key: 0.0 for key in config if key.endswith(("pdrop", "dropout_prob", "dropout", "dropout_rate"))})
     small = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "num_attention_heads": 4, "n_head": 4,

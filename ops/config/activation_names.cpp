@@ -96,8 +96,9 @@ std::string_view activation_in(const Table& table, std::string_view key) {
 
 std::string activation_name(const LlmConfig& config, std::string_view model_type) {
   const std::string_view type = config.family().type;
-  if (type == "bloom") return {};    // BloomGelu of modeling_bloom.py
-  if (type == "mpt") return "gelu";  // nn.GELU of modeling_mpt.py, whatever a config says
+  if (type == "bloom") return {};           // BloomGelu of modeling_bloom.py
+  if (type == "mpt") return "gelu";         // nn.GELU of modeling_mpt.py, whatever a config says
+  if (type == "esm") return "gelu_python";  // gelu() of modeling_esm.py likewise
   std::string text = config.text_or({"hidden_activation", "hidden_act", "activation_function", "mlp_hidden_act",
                                      "activation_fn", "activation", "feed_forward_proj"},
                                     "");

@@ -63,7 +63,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.biases_each_layer = name == "umt5";
   keeps.norms_stream = keeps.biases_scores;
   const bool as_bart = one_of(name, {"bart", "plbart", "mbart", "pegasus", "marian", "blenderbot", "m2m_100"});
-  keeps.narrow_softmax = keeps.biases_scores || one_of(name, {"gpt2", "bert"});
+  keeps.narrow_softmax = keeps.biases_scores || one_of(name, {"gpt2", "bert", "esm"});
   keeps.softmax_as_scores = as_bart || one_of(name, {"gpt_oss", "biogpt", "xglm", "deberta-v2"});
   keeps.bounds_scores = name == "xglm";
   keeps.scores_distances = name == "deberta-v2";
