@@ -6,6 +6,7 @@
 // N 17 to 8,101, by columns N is 64 to 256 and K 17 to 8,161. Beyond, the outermost kernel of the table goes on.
 #include "model/stacks/pytorch/plan_gemv.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/stacks/common/gemm_tiles.hpp"
@@ -22,7 +23,7 @@ struct RowKernel {
   double rows, threads, ctas_per_sm, alone_clk, start_clk, column_clk;
 };
 constexpr RowKernel kFourThreads{32, 128, 16, 3800, 94, 6.0}, kFourOfFew{16, 64, 14, 3800, 208, 3.0},
-    kEightThreads{16, 128, 16, 2700, 172, 3.5}, kEightOfFew{8, 64, 14, 3800, 33, 2.0},
+    kEightThreads{16, 128, 16, 2700, 147, 3.5}, kEightOfFew{8, 64, 14, 5400, 54, 2.0},
     kAllThreads{8, 128, 7, 1570, 403, 0.63}, kAllOfFew{8, 128, 10, 1530, 0, 2.1},
     kManyRegisters{16, 64, 6, 300, 0, 4.7}, kManyRegistersDeep{4, 64, 6, 810, 0, 1.7};
 
@@ -53,9 +54,12 @@ void by_rows(Demand& d, const GemmTask& t, const Rates& m) {
   d.plan.ctas_per_sm = static_cast<std::int64_t>(kernel.ctas_per_sm);
   d.plan.ctas = static_cast<std::int64_t>(t.batch * parts(t.n, kernel.rows));
   d.plan.steps = d.plan.longest = 1;
-  const bool halves = &kernel == &kFourThreads && t.k <= kLine;
+  // of more than 111 columns loads of eight threads wait once more (192 launches of 128 and 256 columns: a turn of CTAs is seen to
+  // be whole, 34,000 rows take 10 us where 32,000 take 7; no launch has 97 to 127)
+  constexpr double kOnce = 111, kTwiceClk = 8000;
+  const bool halves = &kernel == &kFourThreads && t.k <= kLine, twice = &kernel == &kEightThreads && t.k > kOnce;
   d.issue_clk = halves ? kLineClk : kernel.start_clk + kernel.column_clk * t.k;
-  d.step_latency = kernel.alone_clk / m.clock;
+  d.step_latency = (twice ? kTwiceClk : kernel.alone_clk) / m.clock;
 }
 
 /// A kernel for weights [K,N]: a thread has a column, `above` threads share its rows. Clocks a row: of a CTA alone, and
@@ -81,7 +85,7 @@ constexpr ColumnKernel kFew32x2{32, 2, 6, 83, 15.3, 25.7, false}, kFew64x2{64, 2
     kFew32x4{32, 4, 3, 51, 23.8, 47.6, false}, kFew64x8{64, 8, 1, 55, 81, 45, false},
     kFew32x16{32, 16, 1, 84, 23.8, 48, false}, kFew16x32{16, 32, 1, 100, 29.4, 35.9, false};
 /// gemvNSP, a warp's lanes share a column, 8 or 24 warps; gemv2N, a thread has a whole column.
-constexpr ColumnKernel kShared{8, 32, 8, 327, 66.6, 4.5, false}, kSharedWide{24, 32, 2, 328, 179, 5.1, false},
+constexpr ColumnKernel kShared{8, 32, 8, 245, 73, 2.6, false}, kSharedWide{24, 32, 2, 312, 188, 4.2, false},
     kWhole{128, 1, 10, 221, 25.9, 9.4, false};
 
 const ColumnKernel& kernel_of_few_columns(double columns, double n, double k) {
@@ -125,6 +129,15 @@ const ColumnKernel& column_kernel(const GemmTask& t) {
   return columns > kMany ? kernel_of_many_columns(columns, t.n, t.k) : kernel_of_few_columns(columns, t.n, t.k);
 }
 
+/// gemvNSP takes rows sixteen at a time, what is left of them by fours, the last ones alone, each time behind the others' loads: by
+/// 142 launches a remainder of four and more takes 0.45 us, three single rows 0.8 us more than one.
+double left_clk(const ColumnKernel& kernel, double k) {
+  constexpr double kRows = 16, kSome = 4, kByFoursClk = 900, kSingleClk = 800;
+  if (&kernel != &kShared && &kernel != &kSharedWide) return 0;
+  const double singles = std::max(std::fmod(k, kSome) - 1, 0.0);
+  return (std::fmod(k, kRows) >= kSome ? kByFoursClk : 0) + singles * kSingleClk;
+}
+
 /// A row of a thread is a step.
 void by_columns(Demand& d, const GemmTask& t, const Rates& m) {
   const ColumnKernel& kernel = column_kernel(t);
@@ -134,6 +147,7 @@ void by_columns(Demand& d, const GemmTask& t, const Rates& m) {
   d.plan.steps = d.plan.longest = kernel.steps(t.k);
   d.issue_clk = kernel.issue_clk;
   d.step_latency = kernel.row_clk / m.clock;
+  d.start = left_clk(kernel, t.k) / m.clock;
 }
 
 /// One product with one row, as a head over a vocabulary that is not padded has: rows of weights (columns of [K,N])
