@@ -244,7 +244,7 @@ TEST(CublasChoices, OneRowByRowsOfWeightsByHand) {
   EXPECT_EQ(one_row(320, 100, 200, "").plan.ctas, 200 * 320 / 16);
   EXPECT_EQ(one_row(320, 190, 200, "").plan.ctas, 200 * 320 / 8);
   EXPECT_EQ(one_row(320, 190, 200, "").plan.threads, 64);
-  EXPECT_DOUBLE_EQ(one_row(320, 190, 200, "").issue_clk, 33 + 2 * 190);
+  EXPECT_DOUBLE_EQ(one_row(320, 190, 200, "").issue_clk, 54 + 2 * 190);
 }
 
 /// Two threads share a column of 64 a CTA: of 97 rows 49 are left over of the loop over 64, of 129 one; a row that is left
@@ -254,6 +254,15 @@ TEST(CublasChoices, OneRowByColumnsOfWeightsByHand) {
   EXPECT_EQ(left.plan.ctas, 2272 * 4);
   EXPECT_DOUBLE_EQ(left.plan.steps, 49 * 2.1 + 11.5);
   EXPECT_DOUBLE_EQ(whole.plan.steps, 64 + 2.1 + 11.5);
+}
+
+/// Of 22 x 64 columns, which warps share: a remainder of 16 rows from four on waits 900 clocks, each row beyond the first that is no
+/// whole four 800.
+TEST(CublasChoices, WhatIsLeftOfRowsThatAWarpSharesWaits) {
+  const auto start = [](int rows) { return one_row(64, rows, 22, ";layout=kn").start; };
+  EXPECT_EQ(start(97), Seconds{});
+  EXPECT_DOUBLE_EQ(start(101) / start(99), 900.0 / 1600);
+  EXPECT_DOUBLE_EQ(start(103) / start(99), 2500.0 / 1600);
 }
 
 TEST(CublasChoices, RowsLeftOverOfAnUnrolledLoopWaitForOneAnother) {
