@@ -1,7 +1,8 @@
 #!/bin/sh
 # What a card without measurements can expect: each of A100, H100 and H200 in turn is predicted from other cards' scalars
-# (fractions of datasheet peaks), with nothing that was measured on it; Hopper's from each other, and its attention from the A100
-# alone (prompts, decode, 8-bit caches, groups above 16). Prints a table; with a file name, writes every row:
+# (fractions of datasheet peaks), with nothing that was measured on it but what its memory gives to a stream of reads; Hopper's from
+# each other, and its products and attention from the A100 alone (prompts, decode, 8-bit caches, groups above 16). Prints a table;
+# with a file name, writes every row:
 # gpu,op,dtype,shape,clock,measured_us,predicted_us. Build validate first.
 #
 # usage: tools/transfer.sh [OUT.csv]
@@ -46,15 +47,22 @@ h200["families"]["library"].pop("attention_prefill_mma", None)
 json.dump(h200, open(sys.argv[1], "w"), indent=2)
 PYTHON
 
-# The A100 for Hopper: its kernels for wgmma were taken over from the H100, so its own prompts' by mma.sync stand in.
-python3 - "$scratch/a100_alone.json" <<'PYTHON'
+# The A100 for Hopper: its kernels for wgmma were taken over from the H100, so its own prompts' by mma.sync stand in. How fast a
+# stream reads is the memory's, which the A100's descriptor has of its own, too. Hopper's products count the trips to memory of a
+# launch's code by themselves (gemm::kColdTrips); the fixed time that was fitted on the A100 has them in it.
+python3 - "$scratch" <<'PYTHON'
 import json
 import sys
 
-a100 = json.load(open("data/calibration/a100_sxm.json"))
-library = a100["families"]["library"]
-library["attention_prefill"] = library["attention_prefill_mma"]
-json.dump(a100, open(sys.argv[1], "w"), indent=2)
+COLD_TRIPS, A100_LATENCY = 4, 380e-9  # gemm_tiles.hpp, data/gpus/family/ampere.json
+for gpu in ("h100_sxm", "h200_sxm"):
+    a100, own = (json.load(open(f"data/calibration/{g}.json")) for g in ("a100_sxm", gpu))
+    for scalar in ("dram_read_fraction", "dram_write_fraction"):
+        a100["machine"][scalar] = own["machine"][scalar]
+    library = a100["families"]["library"]
+    library["attention_prefill"] = library["attention_prefill_mma"]
+    library["gemm"]["fixed_s"]["value"] -= COLD_TRIPS * A100_LATENCY
+    json.dump(a100, open(f"{sys.argv[1]}/a100_for_{gpu}.json", "w"), indent=2)
 PYTHON
 
 # predict GPU FILE CALIBRATION [FILTERS...]: GPU's rows, appended to $scratch/$group.csv
@@ -78,7 +86,8 @@ for gpu in a100_sxm h100_sxm h200_sxm; do
 done
 
 for gpu in h100_sxm h200_sxm; do
-  from=$scratch/a100_alone.json
+  from=$scratch/a100_for_$gpu.json
+  group=products predict "$gpu" gemm "$from"
   group=prompts predict "$gpu" attention_prefill "$from" --where 'shape!~kv=fp8'
   group=prompts8 predict "$gpu" attention_prefill "$from" --where 'shape~kv=fp8'
   group=decode predict "$gpu" attention_decode "$from" --where 'shape!~kv=fp8' --where 'Hq/Hkv<=16' --where 'S>=127'
@@ -118,8 +127,8 @@ def table(name, rows):
 
 
 from_all = read("all")
-groups = {"prompts": "attention_prefill", "prompts8": "attention_prefill, 8-bit caches", "decode": "attention_decode",
-          "decode8": "attention_decode, 8-bit caches", "wide": "attention_decode, groups above 16"}
+groups = {"products": "gemm", "prompts": "attention_prefill", "prompts8": "attention_prefill, 8-bit caches",
+          "decode": "attention_decode", "decode8": "attention_decode, 8-bit caches", "wide": "attention_decode, groups above 16"}
 from_a100 = {group: read(group) for group in groups}
 if sys.argv[2]:
     with open(sys.argv[2], "w", newline="") as file:

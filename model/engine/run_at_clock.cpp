@@ -20,13 +20,19 @@ double tensor_rate(const LaunchPrediction& l, const PowerScalars& power) {
   return std::min(1.0, fitted / (power.skipped_cycles > 0 ? 1 - kSkippedInBursts : 1));
 }
 
+/// Cycles that are left where the donor of the energies skips none (an A100) and the card's data sheet says that it does: what its
+/// family has of them is in no count of the power's.
+double rated_left(const LaunchPrediction& l, const PowerScalars& power) {
+  return power.skipped_cycles > 0 ? 1 : 1 - l.family->skipped_cycles;
+}
+
 }  // namespace
 
 /// L2's clock does not fall with the SMs': of recorded training iterations at the cap of an H200 passes that memory limits, beside
 /// L2, are no slower at 1500 MHz than the time without the cap says (docs/calibration/products_types.md). How far it follows a clock
 /// that is locked was not measured.
 Speeds speeds_at(const LaunchPrediction& l, const PowerScalars& power, double share, double left) {
-  if (l.demand.tensor_clk > 0) return {tensor_rate(l, power), share * left, 1};
+  if (l.demand.tensor_clk > 0) return {tensor_rate(l, power), share * left * rated_left(l, power), 1};
   return {1, share, 1};
 }
 
