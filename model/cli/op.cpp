@@ -34,7 +34,7 @@ constexpr std::array<Word<Cache>, 2> kCacheWords{{{"cold", Cache::cold}, {"warm"
 void add_cache_flag(const Command& app, PredictOptions& options) {
   app.value(
       "--cache", joined_words(kCacheWords),
-      "operands come from DRAM, or lie in L2 from the run before (warm: gemm only) [cold]",
+      "operands come from DRAM, or lie in L2 from the run before where they fit [cold]",
       [&options](const std::string& text) { options.warm = chosen_word("--cache", kCacheWords, text) == Cache::warm; });
 }
 

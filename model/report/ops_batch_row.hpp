@@ -23,8 +23,8 @@ void append_number(std::string& out, double value);
 /// Appends the values of kFigureColumns, `error` empty.
 void append_figures(std::string& out, const OpPrediction& prediction);
 
-/// Throws NotModelled for operands that stay in L2 of an operator other than a dense GEMM: nobody knows what is left of
-/// them there.
+/// Throws NotModelled for operands that stay in L2 of experts, recurrences, gradients of attention and whatever moves data between
+/// cards or to the host: nobody knows what is left of them there.
 void check_warm(const Op& op, const PredictOptions& options);
 
 /// Predicts rows one after another on one thread; remembers the last one, as batches often repeat a shape.

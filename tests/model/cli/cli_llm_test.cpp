@@ -334,16 +334,21 @@ TEST(Ops, KernelTimesAreWithoutGaps) {
   EXPECT_LT(number(op, "kernel_s"), number(op, "latency_s"));
 }
 
-TEST(Ops, WarmOperandsAreOfGemmOnly) {
+TEST(Ops, WarmOperandsAreFoundInL2) {
   const Words warm{"ops", "--gpu", "h200", "--cache", "warm"};
-  const std::string rows = "op,shape\ngemm,M=64;N=2048;K=2048\nrmsnorm,rows=64;cols=4096\n";
+  const std::string rows =
+      "op,shape\ngemm,M=64;N=2048;K=2048\nrmsnorm,rows=512;cols=4096\nattention_decode,B=2;Hq=32;Hkv=8;D=128;S=2048\n"
+      "attention_decode,B=64;Hq=32;Hkv=8;D=128;S=8192\nmoe,T=64;H=1024;I=512;E=8;topk=2\n";
   const ProgramResult result = run(warm, rows), cold = run({"ops", "--gpu", "h200", "--cache", "cold"}, rows);
   EXPECT_EQ(result.code, 3);
   EXPECT_EQ(cold.code, 0);
-  EXPECT_THAT(line_of(result.out, "rmsnorm"), HasSubstr("cache warm: not modelled yet of rmsnorm"));
+  EXPECT_THAT(line_of(result.out, "moe"), HasSubstr("cache warm: not modelled yet of moe"));
   EXPECT_NE(line_of(result.out, "gemm"), line_of(cold.out, "gemm"));
+  EXPECT_NE(line_of(result.out, "rmsnorm"), line_of(cold.out, "rmsnorm"));
+  EXPECT_NE(line_of(result.out, "B=2"), line_of(cold.out, "B=2"));
+  EXPECT_EQ(line_of(result.out, "B=64"), line_of(cold.out, "B=64")) << "2 GB of keys and values";
   EXPECT_EQ(cold.out, run({"ops", "--gpu", "h200"}, rows).out);
-  expect_refusal({"op", "rmsnorm", "rows=64", "cols=4096", "--gpu", "h200", "--cache", "warm"}, 3, "cache warm");
+  expect_refusal({"op", "all_reduce", "bytes=65536", "gpus=2", "--gpu", "h200", "--cache", "warm"}, 3, "cache warm");
 }
 
 }  // namespace
