@@ -42,7 +42,7 @@ struct PrecisionEntry {
   Precision precision;
 };
 constexpr PrecisionEntry same(std::string_view name, DType t) { return {name, {t, t, t, t}}; }
-constexpr std::array<PrecisionEntry, 10> kPrecisions{{
+constexpr std::array<PrecisionEntry, 11> kPrecisions{{
     same("bf16", DType::bf16),
     same("fp16", DType::fp16),
     same("fp32", DType::fp32),
@@ -51,6 +51,7 @@ constexpr std::array<PrecisionEntry, 10> kPrecisions{{
     {"fp8", {DType::fp8, DType::fp8, DType::bf16, DType::fp8}},
     {"int8", {DType::int8, DType::int8, DType::bf16, DType::int8}},
     {"w4a16", {DType::bf16, DType::int4, DType::bf16, DType::bf16}},
+    {"w8a16", {DType::bf16, DType::int8, DType::bf16, DType::bf16}},
     {"mxfp4", {DType::bf16, DType::mxfp4, DType::bf16, DType::bf16}},
     {"nvfp4", {DType::nvfp4, DType::nvfp4, DType::bf16, DType::fp4}},
 }};

@@ -14,7 +14,7 @@ void add_size_flags(const Command& app, Workload& w) {
 }
 
 void add_precision_flags(const Command& app, Workload& w) {
-  app.value("--dtype", "bf16|fp16|fp8|int8|w4a16|mxfp4|nvfp4",
+  app.value("--dtype", "bf16|fp16|fp8|int8|w4a16|w8a16|mxfp4|nvfp4",
             "how weights are stored and multiplied [as the model is published]",
             [&w](const std::string& text) { set_precision("--dtype", text, w); });
   app.value("--kv-dtype", "bf16|fp16|fp8", "how the KV cache is stored [as the model is published]",

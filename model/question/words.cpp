@@ -84,8 +84,9 @@ Hertz megahertz_of(const std::string& flag, const std::string& text) {
 void set_precision(const std::string& flag, const std::string& text, Workload& workload) {
   const std::optional<Precision> precision = parse_precision(text);
   if (!precision) {
-    throw BadInput(flag + ": expected bf16, fp16, fp8, int8, w4a16, mxfp4 or nvfp4; found '" + text + "'" +
-                   did_you_mean(text, {"bf16", "fp16", "fp8", "int8", "w4a16", "mxfp4", "nvfp4", "fp32", "tf32"}));
+    throw BadInput(
+        flag + ": expected bf16, fp16, fp8, int8, w4a16, w8a16, mxfp4 or nvfp4; found '" + text + "'" +
+        did_you_mean(text, {"bf16", "fp16", "fp8", "int8", "w4a16", "w8a16", "mxfp4", "nvfp4", "fp32", "tf32"}));
   }
   workload.precision = *precision;
   workload.precision_given = true;

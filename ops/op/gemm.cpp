@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "ops/facts/facts.hpp"
+#include "ops/facts/precision.hpp"
 #include "ops/op/counting.hpp"
 
 namespace plumbline {
@@ -21,12 +23,14 @@ constexpr auto kGemmKeys =
                         precision_key<&Gemm::precision, &Precision::output>("out"),
                         precision_key<&Gemm::precision, &Precision::math>("math")});
 constexpr auto kGemmRelations = std::to_array<Relation<Gemm>>(
-    {{"key 'block': expected 0, 1 or 128", [](const Gemm& s) { return s.block == 0 || s.block == 1 || s.block == 128; },
+    {{"key 'block': expected 0, 1, 32 or 128",
+      [](const Gemm& s) { return s.block == 0 || s.block == 1 || s.block == kMxBlock || s.block == 128; },
       [](Gemm& s) { s.block = 128; }},
      {"key 'block': operands that are multiplied in fp8 have scales; expected 0",
       [](const Gemm& s) { return s.block == 0 || s.precision.math == DType::fp8; }, [](Gemm& s) { s.block = 0; }}});
 
-/// 2MNK; a bias has one value a column, in the output's type, and costs one add an output. Scales are not counted.
+/// 2MNK; a bias has one value a column, in the output's type, and costs one add an output. Scales are counted where 32 values share
+/// one (a byte each).
 Work work_of(const Gemm& s) {
   const double m = d(s.m), n = d(s.n), k = d(s.k), batch = d(s.batch);
   Work w;
@@ -34,6 +38,7 @@ Work work_of(const Gemm& s) {
   w.tensor = flop(2 * m * n * k * batch);
   if (s.bias) w.fp32 = flop(m * n * batch);
   w.read = storage(s.precision.input, m * k * batch) + storage(s.precision.weight, n * k * batch);
+  if (s.block == kMxBlock) w.read += storage(DType::fp8, (m + n) * std::ceil(k / kMxBlock) * batch);
   if (s.bias) w.read += storage(s.precision.output, n * batch);
   w.write = storage(s.precision.output, m * n * batch);
   if (s.accumulate) {

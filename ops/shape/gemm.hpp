@@ -20,8 +20,8 @@ struct Gemm {
   bool bias = false;
   WeightLayout layout = WeightLayout::nk;
   bool accumulate = false;  ///< the product is added to what y holds, which is read
-  /// Operands of 8 bits and their scales: one each (0), one a row of x and a row of W (1), one for each 128 columns of a row
-  /// of x and each 128 x 128 of W (128).
+  /// Operands of 8 bits and their scales: one each (0), one a row of x and a row of W (1), one for each 32 columns of a row of
+  /// either (32, mxfp8), one for each 128 columns of a row of x and each 128 x 128 of W (128).
   std::int64_t block = 0;
   bool operator==(const Gemm&) const = default;
   static const Facts<Gemm>& facts();

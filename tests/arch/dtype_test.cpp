@@ -55,6 +55,7 @@ TEST(Precision, SaysWhatEachOperandIs) {
   is("fp8", DType::fp8, DType::fp8, DType::bf16, DType::fp8);
   is("int8", DType::int8, DType::int8, DType::bf16, DType::int8);
   is("w4a16", DType::bf16, DType::int4, DType::bf16, DType::bf16);
+  is("w8a16", DType::bf16, DType::int8, DType::bf16, DType::bf16);
   is("mxfp4", DType::bf16, DType::mxfp4, DType::bf16, DType::bf16);
   is("nvfp4", DType::nvfp4, DType::nvfp4, DType::bf16, DType::fp4);
   EXPECT_FALSE(parse_precision("fp4"));

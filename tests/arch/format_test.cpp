@@ -94,7 +94,7 @@ TEST(DTypes, NamesReadBack) {
   }
   EXPECT_EQ(parse_dtype("bfloat16"), DType::bf16);
   EXPECT_FALSE(parse_dtype("bf61"));
-  for (const char* text : {"bf16", "fp16", "fp8", "int8", "w4a16", "mxfp4", "nvfp4"}) {
+  for (const char* text : {"bf16", "fp16", "fp8", "int8", "w4a16", "w8a16", "mxfp4", "nvfp4"}) {
     const auto precision = parse_precision(text);
     ASSERT_TRUE(precision) << text;
     EXPECT_EQ(name(*precision), text);

@@ -81,6 +81,7 @@ TEST(Precisions, TheNearestDiffersInTheFewestParts) {
   EXPECT_EQ(base_precision({DType::fp8, DType::fp8, DType::fp16, DType::fp8}), "fp8");
   EXPECT_EQ(base_precision({DType::bf16, DType::int4, DType::fp32, DType::bf16}), "w4a16");
   EXPECT_EQ(base_precision({DType::fp16, DType::fp16, DType::fp16, DType::bf16}), "fp16");
+  EXPECT_EQ(base_precision({DType::fp16, DType::int8, DType::fp16, DType::fp16}), "w8a16") << "kernels that unpack";
   EXPECT_EQ(base_precision({DType::bf16, DType::bf16, DType::fp16, DType::fp16}), "bf16") << "the first of two as near";
   EXPECT_EQ(named_precision_near({DType::fp8, DType::fp8, DType::fp16, DType::fp8}), *parse_precision("fp8"));
 }

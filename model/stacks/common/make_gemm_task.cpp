@@ -7,6 +7,7 @@
 #include "arch/error.hpp"
 #include "model/stacks/common/gemm_cache.hpp"
 #include "model/stacks/common/gemm_tiles.hpp"
+#include "ops/facts/precision.hpp"
 #include "ops/facts/work.hpp"
 
 namespace plumbline {
@@ -66,6 +67,10 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
   t.inputs_km = s.layout == WeightLayout::km;
   t.adds = s.accumulate;
   t.block = s.block;
+  if (s.block == kMxBlock) {
+    t.input_bytes *= 1 + 1.0 / kMxBlock;
+    t.weight_bytes *= 1 + 1.0 / kMxBlock;
+  }
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   if (s.accumulate) t.bias_bytes += t.m * t.n * t.output_bytes;  // what the product is added to
   return t;

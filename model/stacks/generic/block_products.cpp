@@ -11,6 +11,7 @@
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/generic/moe_tiles.hpp"
 #include "model/stacks/generic/plan_moe.hpp"
+#include "ops/facts/precision.hpp"
 
 namespace plumbline {
 namespace {
@@ -39,7 +40,7 @@ class BlockProducts final : public Provider {
     if (q.rates.path.kind != TensorPath::Kind::wgmma) return false;
     if (const auto* groups = std::get_if<GroupedGemm>(&q.op)) return answer(*groups, q, out);
     const auto* s = std::get_if<Gemm>(&q.op);
-    if (s == nullptr || s->block <= 1 || s->bias || s->accumulate) return false;
+    if (s == nullptr || s->block <= kMxBlock || s->bias || s->accumulate) return false;
     require_matrix_path(s->precision, q);
     GemmTask task = gemm_task(*s, q.rates);
     task.block = 0;  // the family's to say

@@ -13,6 +13,7 @@
 #include "model/stacks/own/plan_peers.hpp"
 #include "model/stacks/own/plan_rows.hpp"
 #include "model/stacks/provider.hpp"
+#include "ops/facts/precision.hpp"
 
 namespace plumbline {
 namespace {
@@ -119,7 +120,7 @@ class Own final : public Provider {
  private:
   bool gemm(const Gemm& s, const Question& q, Answer& out) const {
     std::optional<GemmEngine> engine = own_gemm_engine(s, q.rates, q.families);
-    if (!engine) return false;
+    if (!engine || s.block == kMxBlock) return false;
     const bool named = q.gemm_plan != nullptr && q.gemm_plan->engine == GemmEngine::mma_sync;
     if ((portable_ || named) && runs_portable_gemm(s, q.rates, q.families)) engine = GemmEngine::mma_sync;
     require_matrix_path(s.precision, q);

@@ -16,6 +16,8 @@ TEST(Published, TypesThatNameAScaling) {
   expect_said(published_operator("moe", "fp8_block", "T=1", "rank0"), "moe", "fp8", "T=1;block=128");
   expect_said(published_operator("moe", "w4a16_mxfp4", "T=1", "rank0"), "moe", "mxfp4", "T=1");
   expect_said(published_operator("moe", "int4_wo", "T=1", ""), "moe", "w4a16", "T=1");
+  expect_said(published_operator("gemm", "mxfp8", "M=1", ""), "gemm", "fp8", "M=1;block=32");
+  expect_said(published_operator("gemm", "int8_wo", "M=1", ""), "gemm", "w8a16", "M=1;in=fp16;out=fp16;math=fp16");
   expect_said(published_operator("gemm", "fp8_block", "M=1", "quantize+gemm"), "gemm_dynamic", "fp8", "M=1;block=128");
   expect_said(published_operator("gemm", "fp8", "M=1", "quantize+gemm"), "gemm_dynamic", "fp8", "M=1");
   expect_said(published_operator("gemm", "fp8", "M=1;batch=8", "quantize+bmm"), "gemm", "fp8", "M=1;batch=8;block=128");
