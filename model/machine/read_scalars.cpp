@@ -194,11 +194,11 @@ double rated_clock_share(const Gpu& gpu) {
 }
 
 /// Shares of the tensor rate on a card that takes them over (CarryOver::lost_at_flop_per_clk): of the card as it is built,
-/// whatever numbers are changed in a study.
+/// whatever numbers are changed in a study. Of units that are faster nobody has seen that they lose more: other kernels feed them.
 void carry_losses(RateScalars& scalars, const Gpu& gpu) {
   for (FamilyScalars& family : scalars.base.families) {
     if (family.carry.lost_at_flop_per_clk <= 0) continue;
-    const double rate = gpu.sm.tensor_flop_per_clk[DType::bf16] / family.carry.lost_at_flop_per_clk;
+    const double rate = std::min(1.0, gpu.sm.tensor_flop_per_clk[DType::bf16] / family.carry.lost_at_flop_per_clk);
     family.efficiency = 1 / (1 + (1 / family.efficiency - 1) * rate);
   }
 }

@@ -26,6 +26,18 @@ bool transposes_values(const DecodeTask& t, const Rates& m) {
   return m.path.kind == TensorPath::Kind::wgmma && t.key_bytes <= t.qk_dim;
 }
 
+/// Rows of a step's products. Heads are the rows of wgmma's instructions, which have 64 of them however few heads there are
+/// (FlashMLA, BLOCK_SIZE_M); elsewhere heads can be columns. At Hopper's rate rows without a head are hidden: the keys of a step
+/// take 1.7 to 2.5 times as long to come from memory, and 2 to 8 heads there take what their own 16 rows do. Units of a quarter of
+/// the rate show them (H20: arXiv 2506.01969 makes 16 heads 2.8 times as fast there with keys in the rows); no card has half.
+double rows_seen(double rows, DType dtype, const Rates& m) {
+  constexpr double kGroup = 16, kInstruction = 64, kHidden = 2048;  // FLOP a clock and SM
+  const double own = std::ceil(rows / kGroup) * kGroup;
+  if (m.path.kind != TensorPath::Kind::wgmma || own >= kInstruction) return own;
+  const double rate = m.gpu.sm.tensor_flop_per_clk[dtype];
+  return own + (kInstruction - own) * std::clamp(kHidden / rate - 1, 0.0, 1.0);
+}
+
 /// A piece begins with its queries' rows and ends with its results', in fp32 where they are merged afterwards: nothing else
 /// passes the SM's port meanwhile.
 double piece_rows_clk(const DecodeTask& t, double splits, DType dtype, const Rates& m) {
@@ -68,7 +80,7 @@ AttentionChoice plan_latent(const DecodeTask& t, DType dtype, const Rates& m, st
   Demand& d = c.main;
   d.plan.ctas_per_sm = 1;
   d.plan.threads = 256;
-  const double instruction_rows = std::ceil(t.rows / 16) * 16;
+  const double instruction_rows = rows_seen(t.rows, dtype, m);
   score_demand(d, {instruction_rows, kLatentKeysPerStep, t.qk_dim, t.v_dim}, m.gpu.sm.tensor_flop_per_clk[dtype],
                t.key_bytes / (t.qk_dim + t.v_dim), m);
   if (shares_keys(t, m)) {

@@ -3,9 +3,11 @@
 
 #include <string>
 
+#include "arch/error.hpp"
 #include "model/machines.hpp"
 #include "model/predict.hpp"
 #include "ops/shape/shapes.hpp"
+#include "ops/table/text.hpp"
 
 namespace plumbline::kernels_by_card_test {
 namespace {
@@ -174,6 +176,46 @@ TEST(KernelsByCard, ScalesOfBlocksCostNothingOnTensorMemory) {
     ASSERT_EQ(both.launch_count, 2) << m;
     EXPECT_EQ(std::string(both.launches[1].kernel), "gemm") << m;
     EXPECT_NEAR((both.time - both.launches[0].time.total) / one, 1, 0.15) << m;
+  }
+}
+
+/// A scale for each 32 values goes with the operands where 4-bit products do, as cuBLASLt has it there and nowhere else.
+TEST(KernelsByCard, MicroscaledProductsAreOfUnitsThatTakeSuchScales) {
+  Gemm micro = product(4096, "fp8");
+  micro.block = 32;
+  for (const char* card : {"b200_sxm", "rtx_5090"}) {
+    const OpPrediction p = on(card, micro, "trt-llm");
+    EXPECT_NEAR(p.time / on(card, product(4096, "fp8"), "trt-llm").time, 1, 0.1) << card;
+    EXPECT_EQ(p.provenance, Provenance::never_measured) << card;
+  }
+  for (const char* card : {"h200_sxm", "l40s"}) EXPECT_THROW((void)on(card, micro, "trt-llm"), NotModelled) << card;
+}
+
+/// wgmma has 64 rows however few heads there are: an H20, whose tensor units are a quarter as fast, is held up by rows without a
+/// head, an H200 waits for its keys meanwhile.
+TEST(KernelsByCard, LatentDecodeOfFewHeadsFillsTheInstructionsRows) {
+  MlaDecode s;
+  s.batch = 16;
+  s.latent = 512;
+  s.rope = 64;
+  s.context = 32768;
+  const auto ratio = [&](const char* card) {
+    s.heads = 64;
+    const Seconds whole = on(card, s, "sglang").time;
+    s.heads = 16;
+    return on(card, s, "sglang").time / whole;
+  };
+  EXPECT_GT(ratio("h20"), 0.98);
+  EXPECT_LT(ratio("h200_sxm"), 0.96);
+}
+
+/// Kernels that an A100 runs by the same source are no streams there: it has fewer SMs at a lower clock than an H100.
+TEST(KernelsByCard, LinearAttentionOfAnA100IsNotFasterThanOfAnH100) {
+  for (const char* text :
+       {"kind=gated_delta_net;B=1;S=2048;H=32;D=128;state=128", "kind=mamba2;B=1;S=2048;H=64;D=64;state=128",
+        "kind=gated_delta_net;B=16;S=1;H=32;D=128;state=128"}) {
+    const Op op = parse_op("recurrence", "bf16", text);
+    EXPECT_GT(on("a100_sxm", op, "trt-llm").time, 1.2 * on("h100_sxm", op, "trt-llm").time) << text;
   }
 }
 
