@@ -192,6 +192,8 @@ struct StageTime {
 struct StagesBeside {
   double waits = 0;                     ///< bubble of the slowest / time that it is busy
   double all_busy = 1, all_energy = 1;  ///< time and energy of all stages' work / the slowest's
+  /// Of training, on tensor cores at their peaks: a stage's mean work / the slowest's, of what the model needs and of all.
+  double mean_needed = 1, mean_work = 1;
   std::vector<StageTime> each;          ///< of the pipeline; empty of one stage
 };
 
@@ -221,7 +223,9 @@ struct StepPrediction {
   Flops flops;
   Bytes dram_bytes;
   double hfu = 0;  ///< of training: the same with what is computed again; mfu leaves it out
-  double mfu = 0;  ///< FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype)
+  /// FLOPs / (latency x dense tensor peak at the boost clock of the step's main dtype); those of the rank, in training of the
+  /// mean stage, so that all GPUs' peaks stand below what the whole model needs.
+  double mfu = 0;
   double mbu = 0;  ///< DRAM bytes / (latency x datasheet bandwidth)
   bool fits = true;
   std::optional<Joules> energy;                ///< of all GPUs: the operators', and of gaps and bubbles

@@ -150,8 +150,8 @@ void total(StepPrediction& out, const Machine& machine, const RunOptions& option
   out.bubble = out.stages.waits * busy;
   out.latency = busy + out.bubble;
   set_band(out, machine, options, fused_as_stack);
-  out.hfu = at_peak / out.latency;
-  out.mfu = (at_peak - again) / out.latency;
+  out.hfu = out.stages.mean_work * at_peak / out.latency;
+  out.mfu = out.stages.mean_needed * (at_peak - again) / out.latency;
   out.mbu = out.dram_bytes / (out.latency * m.gpu.memory.bandwidth);
   out.tokens_per_s = out.graph.tokens / out.latency.in(units::s);
   // of the time that the rank is busy: what it waits for are other ranks that are bound as it is
@@ -309,7 +309,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   exchange_beside(out, m, Stages::all);
   SideBySide side_by_side(m);
   side_by_side(out);
-  keep_slowest_stage(out, phase);
+  keep_slowest_stage(out, m.gpu, phase);
   if (out.graph.pipeline.stages > 1) exchange_beside(out, m, Stages::one);  // as at any other clock
   side_by_side.sends(out);
   if (m.power) settle(out, machine, options, side_by_side);

@@ -63,12 +63,12 @@ Mfu mfu_of(const StepPrediction& step, const Gpu& gpu) {
     const FlopRate peak = tensor_peak(gpu, n.op.math, clock);
     if (!(peak > FlopRate{})) continue;
     const Seconds all = work / peak;
-    mfu.with_repeats += all / step.latency;
+    mfu.with_repeats += step.stages.mean_work * all / step.latency;
     at_peak += (1 - computed_again(*n.node)) * all;
     by_format[n.op.math] += work;
     if (by_format[n.op.math] > most) most = by_format[n.op.math], mfu.math = n.op.math;
   }
-  mfu.value = at_peak / step.latency;
+  mfu.value = step.stages.mean_needed * at_peak / step.latency;
   mfu.peak = tensor_peak(gpu, mfu.math, clock);
   mfu.datasheet = datasheet;
   return mfu;

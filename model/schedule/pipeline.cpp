@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "arch/gpu/peaks.hpp"
 #include "model/schedule/dual_pipe.hpp"
 #include "model/schedule/training.hpp"
 
@@ -17,15 +18,27 @@ struct StageSum : StageTime {
   Seconds beside_forward;  ///< ... of `forward`
   Seconds once;            ///< beside `time`: once an iteration
   Joules once_energy;
+  Seconds work, once_work;      ///< on tensor cores at their peaks: of `time` and of `once`
+  Seconds needed, once_needed;  ///< ... without what is computed again
 };
 
+/// On tensor cores, at their peaks at the boost clock.
+void add_work(StageSum& sum, const NodePrediction& n, double count, bool once, const GpuNumbers& gpu) {
+  const FlopRate peak = tensor_peak(gpu, n.op.math, gpu.boost_clock);
+  if (!(n.op.tensor > Flops{}) || !(peak > FlopRate{})) return;
+  const Seconds work = count * n.op.tensor / peak;
+  (once ? sum.once_work : sum.work) += work;
+  (once ? sum.once_needed : sum.needed) += (1 - computed_again(*n.node)) * work;
+}
+
 /// Of one micro-batch.
-StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
+StageSum sum_of(const StepPrediction& step, const GpuNumbers& gpu, std::int64_t stage) {
   const PipelineStages& pipeline = step.graph.pipeline;
   StageSum sum;
   for (const NodePrediction& n : step.nodes) {
     const auto segment = static_cast<std::size_t>(n.node->segment);
     const std::int64_t count = pipeline.repeat(stage, segment, step.graph.segments.size());
+    add_work(sum, n, static_cast<double>(count), step.graph.segments[segment].once, gpu);
     if (step.graph.segments[segment].once) {
       sum.once += static_cast<double>(count) * n.on_path();
       if (n.op.energy) sum.once_energy += static_cast<double>(count) * *n.op.energy;
@@ -46,7 +59,7 @@ StageSum sum_of(const StepPrediction& step, std::int64_t stage) {
 }
 
 /// Stages that run the same segments as often as the one before take what that one takes.
-std::vector<StageSum> sums_of_stages(const StepPrediction& step) {
+std::vector<StageSum> sums_of_stages(const StepPrediction& step, const GpuNumbers& gpu) {
   const PipelineStages& pipeline = step.graph.pipeline;
   const auto segments = static_cast<std::ptrdiff_t>(step.graph.segments.size());
   std::vector<StageSum> sums;
@@ -54,7 +67,7 @@ std::vector<StageSum> sums_of_stages(const StepPrediction& step) {
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
     const auto own = pipeline.repeats.begin() + s * segments;
     const bool as_before = s > 0 && std::equal(own, own + segments, own - segments);
-    sums.push_back(as_before ? StageSum(sums.back()) : sum_of(step, s));
+    sums.push_back(as_before ? StageSum(sums.back()) : sum_of(step, gpu, s));
   }
   return sums;
 }
@@ -131,6 +144,21 @@ Seconds dual_time(const std::vector<StageSum>& ranks, const PipelineStages& pipe
   return v ? dual_pipe_v_time(passes, pipeline.micro_batches) : dual_pipe_time(passes, pipeline.micro_batches);
 }
 
+/// What a stage has to do in the mean over them / what the slowest has.
+void compare_work(StepPrediction& step, const std::vector<StageSum>& stages) {
+  const auto parts = static_cast<double>(step.graph.pipeline.turns()), number = static_cast<double>(stages.size());
+  Seconds work, needed;
+  for (const StageSum& s : stages) {
+    work += parts * s.work + s.once_work;
+    needed += parts * s.needed + s.once_needed;
+  }
+  const StageSum& slowest = stages[static_cast<std::size_t>(step.stage)];
+  const Seconds its_work = parts * slowest.work + slowest.once_work;
+  const Seconds its_needed = parts * slowest.needed + slowest.once_needed;
+  if (its_work > Seconds{}) step.stages.mean_work = work / number / its_work;
+  if (its_needed > Seconds{}) step.stages.mean_needed = needed / number / its_needed;
+}
+
 /// Of training: what each stage is busy for, and the whole.
 void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>& stages) {
   const PipelineStages& pipeline = step.graph.pipeline;
@@ -158,15 +186,16 @@ void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>&
   step.stages.waits = std::max(0.0, latency / most - 1);
   step.stages.all_busy = all / most;
   step.stages.all_energy = of_slowest > Joules{} ? energy / of_slowest : step.stages.all_busy;
+  compare_work(step, stages);
 }
 
 }  // namespace
 
-void keep_slowest_stage(StepPrediction& step, Phase phase) {
+void keep_slowest_stage(StepPrediction& step, const GpuNumbers& gpu, Phase phase) {
   const PipelineStages& pipeline = step.graph.pipeline;
   step.stages.each.clear();
   if (pipeline.stages == 1) return;
-  const std::vector<StageSum> sums = sums_of_stages(step);
+  const std::vector<StageSum> sums = sums_of_stages(step, gpu);
   if (phase == Phase::train) {
     step.stages.each.insert(step.stages.each.end(), sums.begin(), sums.end());
     keep_slowest_of_training(step, sums);

@@ -1,6 +1,7 @@
 // A step that runs in stages: which rank is the slowest, how long it waits for the others, what all of them draw.
 #pragma once
 
+#include "arch/gpu/gpu.hpp"
 #include "model/predict.hpp"
 
 namespace plumbline {
@@ -16,7 +17,7 @@ namespace plumbline {
 /// (GPipe, arXiv 1811.06965, section 2.3, with stages that differ.) The slowest stage is busy for m T of it. Stages hand
 /// on while they work on the next micro-batch; what a hand-over takes is counted to the stage that sends, to its T_s, or,
 /// where it runs beside the next micro-batch (PipelineStages::sends_beside), to the way through all stages alone.
-void keep_slowest_stage(StepPrediction& step, Phase phase);
+void keep_slowest_stage(StepPrediction& step, const GpuNumbers& gpu, Phase phase);
 
 /// What a stage sends to the next.
 bool hands_over(const Op& op);

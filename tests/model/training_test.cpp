@@ -84,6 +84,25 @@ TEST(Training, DegreesOfOneAreOneGpu) {
   EXPECT_EQ(step.graph.memory.total(), plain.graph.memory.total());
 }
 
+/// MFU is what the whole model needs over the peaks of all GPUs: stages that are not alike (a head, the embedding) change the
+/// time alone, and a rank that holds two stages has no more of it than one that holds one.
+TEST(Training, UtilisationIsOfAllStages) {
+  Workload w = training(8, 1024);
+  w.training.micro_batch = 1;
+  w.training.recompute = Recompute::full;
+  const StepPrediction one = price(w);
+  const double needed = one.mfu * one.latency.in(units::s), done = one.hfu * one.latency.in(units::s);
+  for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::dual_pipe}) {
+    w.parallel.pipeline = 4;
+    w.training.schedule = schedule;
+    const StepPrediction four = price(w);
+    EXPECT_NEAR(4 * four.mfu * four.latency.in(units::s) / needed, 1, 1e-9);
+    EXPECT_NEAR(4 * four.hfu * four.latency.in(units::s) / done, 1, 1e-9);
+    EXPECT_NEAR(mfu_of(four, machine_of("megatron").gpu()).value / mfu_of(one, machine_of("megatron").gpu()).value,
+                four.mfu / one.mfu, 1e-9);
+  }
+}
+
 TEST(Training, ReplicasWaitForTheirGradientsAlone) {
   const StepPrediction one = price(training(4, 1024));
   Workload w = training(32, 1024);
