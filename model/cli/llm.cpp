@@ -70,8 +70,7 @@ std::vector<std::string> remarks_of(const LlmFlags& f, const Llm& llm, const Wor
     remarks.push_back(std::move(sentence));
   }
   if (workload.phase == Phase::train) {
-    for (std::string& sentence : training_remarks(workload, llm, machine.stack().training.get()))
-      remarks.push_back(std::move(sentence));
+    for (std::string& sentence : training_remarks(workload, llm, machine)) remarks.push_back(std::move(sentence));
   }
   tell_beside(f.output, remarks);
   for (std::string& sentence : band_remarks(step, machine)) remarks.push_back(std::move(sentence));

@@ -7,7 +7,9 @@
 
 #include "arch/printable.hpp"
 #include "model/question/training.hpp"
+#include "model/stacks/own/own_kernels.hpp"
 #include "model/words.hpp"
+#include "ops/rewrite/rewrite.hpp"
 
 namespace plumbline::cli {
 namespace {
@@ -119,7 +121,8 @@ void add_eager_remarks(const Workload& workload, const Llm& llm, const Rewrites&
 
 }  // namespace
 
-std::vector<std::string> training_remarks(const Workload& workload, const Llm& llm, const Rewrites* launches) {
+std::vector<std::string> training_remarks(const Workload& workload, const Llm& llm, const Machine& machine) {
+  const Rewrites* launches = machine.stack().training.get();
   const Training& training = workload.training;
   std::vector<std::string> remarks;
   if (training.eager && launches != nullptr) {
@@ -127,14 +130,22 @@ std::vector<std::string> training_remarks(const Workload& workload, const Llm& l
   } else {
     remarks = {
         "Training: gradients are added up in " + std::string(name(training.gradient)) +
-            " by the products that make them, their norm is " + (training.clips() ? "taken once" : "not taken") +
-            ", and " + std::string(word_of(kOptimizerWords, training.optimizer)) +
-            " keeps fp32 master weights. Data loading takes no time, nor do checkpoints and failures where --mtbf does "
-            "not say "
-            "how often a GPU fails.",
-        "Backward kernels were never timed by themselves: they are priced by the bytes and FLOPs that they move, with "
-        "the "
-        "coefficients of their forward kin, and their bands are those of operators that nobody measured."};
+        " by the products that make them, their norm is " + (training.clips() ? "taken once" : "not taken") + ", and " +
+        std::string(word_of(kOptimizerWords, training.optimizer)) +
+        " keeps fp32 master weights. Data loading takes no time, nor do checkpoints and failures where --mtbf does "
+        "not say "
+        "how often a GPU fails."};
+    if (machine.kernels() == KernelSet::own && runs_own_kernels(machine.rates())) {
+      remarks.emplace_back(
+          "Backward kernels are this project's, timed by themselves on an H200; what another provider runs says so "
+          "in its provenance.");
+    } else {
+      remarks.emplace_back(
+          "Backward kernels were never timed by themselves: they are priced by the bytes and FLOPs that they move, "
+          "with "
+          "the "
+          "coefficients of their forward kin, and their bands are those of operators that nobody measured.");
+    }
     if (training.optimizer == Optimizer::adam8bit) {
       remarks.emplace_back("adam8bit: bitsandbytes' kernel over all of a rank's parameters at once");
     }
@@ -149,7 +160,7 @@ std::vector<std::string> training_remarks(const Workload& workload, const Llm& l
         "--zero " + std::to_string(workload.parallel.zero) +
         " shares nothing here: there is one replica. --dp N makes more; what --gpus leaves goes to --tp.");
   }
-  if (workload.parallel.data > 1 && !training.eager) {
+  if (workload.parallel.data > 1 && !training.eager && !replicas_beside(workload.overlap)) {
     remarks.emplace_back("Gradients travel between replicas behind the last backward pass; nothing hides them.");
   }
   return remarks;

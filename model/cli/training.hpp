@@ -3,10 +3,10 @@
 
 #include "model/cli/common.hpp"
 #include "model/failures.hpp"
+#include "model/machine.hpp"
 #include "model/question/question.hpp"
 #include "ops/graph/workload.hpp"
 #include "ops/llm/llm.hpp"
-#include "ops/rewrite/rewrite.hpp"
 
 namespace plumbline::cli {
 
@@ -20,7 +20,7 @@ void add_training_flags(const Command& app, LlmQuestion& asked);
 /// ... of a whole training, beside them.
 void add_whole_training_flags(const Command& app, TrainingFlags& flags, LlmQuestion& asked);
 
-/// What is assumed of an iteration. `launches`: an eager framework's, or null.
-std::vector<std::string> training_remarks(const Workload& workload, const Llm& llm, const Rewrites* launches);
+/// What is assumed of an iteration.
+std::vector<std::string> training_remarks(const Workload& workload, const Llm& llm, const Machine& machine);
 
 }  // namespace plumbline::cli
