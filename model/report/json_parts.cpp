@@ -8,6 +8,7 @@
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
 #include "ops/llm/layer_kinds.hpp"
+#include "ops/memory/memory.hpp"
 
 namespace plumbline {
 
@@ -69,6 +70,12 @@ void put_mfu(Json& out, const Mfu& mfu) {
 
 void put_training(Json& out, const StepReport& r) {
   if (r.workload.phase != Phase::train) return;
+  if (r.workload.parallel.pipeline > 1) {
+    Json stages = Json::array();
+    const Bytes capacity = r.machine.gpu().memory.usable_capacity();
+    for (const MemoryNeed& need : memory_of_stages(r.llm, r.workload)) stages.push_back(memory_json(need, capacity));
+    out["memory_by_stage"] = std::move(stages);
+  }
   const Training& t = r.workload.training;
   out["hfu"] = finite(mfu_of(r.step, r.machine.gpu()).with_repeats, "hfu");
   out["tokens_per_s_per_gpu"] = finite(tokens_per_gpu(r), "tokens_per_s_per_gpu");

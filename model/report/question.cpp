@@ -1,6 +1,7 @@
 // The head of a model's table: what was asked, what was assumed, and whether it fits.
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "arch/fabric/cluster.hpp"
 #include "arch/format.hpp"
@@ -8,6 +9,7 @@
 #include "model/stacks/stack.hpp"
 #include "model/words.hpp"
 #include "ops/llm/layer_kinds.hpp"
+#include "ops/memory/memory.hpp"
 
 namespace plumbline {
 
@@ -64,6 +66,24 @@ std::string parallel_lines(const StepReport& r) {
   }
   if (r.step.bubble > Seconds{}) network += "; waits " + format(r.step.bubble) + " for other stages";
   return labelled("parallel", plan) + labelled("network", network);
+}
+
+/// What a rank of each stage holds: the first ones keep most micro-batches, the last one logits. Of many stages those at the
+/// ends.
+std::string stages_memory_line(const StepReport& r) {
+  constexpr std::size_t kAll = 8, kAtAnEnd = 3;
+  if (r.workload.phase != Phase::train || r.workload.parallel.pipeline == 1) return "";
+  const std::vector<MemoryNeed> stages = memory_of_stages(r.llm, r.workload);
+  std::string text;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (stages.size() > kAll && i == kAtAnEnd) {
+      text += ", ...";
+      i = stages.size() - kAtAnEnd;
+    }
+    text +=
+        (text.empty() ? "" : ", ") + format(stages[i].total()) + " (activations " + format(stages[i].activations) + ")";
+  }
+  return labelled("  stages", text);
 }
 
 std::string training_lines(const StepReport& r) {

@@ -66,6 +66,8 @@ std::string memory_lines(const MemoryNeed& need, const Fit& fit, const TextStyle
 std::string parallel_lines(const StepReport& report);
 /// "training", of an iteration of training.
 std::string training_lines(const StepReport& report);
+/// Of a pipeline that trains, what a rank of each stage holds.
+std::string stages_memory_line(const StepReport& report);
 /// Sequences that go forward and backward at a time; tokens a second of one GPU.
 std::int64_t micro_batch(const StepReport& report);
 double tokens_per_gpu(const StepReport& report);

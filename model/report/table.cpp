@@ -37,7 +37,7 @@ std::string header(const StepReport& r, const TextStyle& style) {
 
 std::string summary(const StepReport& r, const TextStyle& style) {
   const StepPrediction& s = r.step;
-  std::string out = memory_lines(s.graph.memory, r.fit, style) + load_line(r.load);
+  std::string out = memory_lines(s.graph.memory, r.fit, style) + stages_memory_line(r) + load_line(r.load);
   std::string time = style.bold(format(s.latency)) + "  (5-95 % band " + format(s.low) + " to " + format(s.high) +
                      ")  " + std::string(step_noun(r.workload.phase));
   out += labelled("latency", time);

@@ -302,4 +302,13 @@ MemoryNeed memory_need(const Llm& llm, const Workload& w) {
   return most;
 }
 
+std::vector<MemoryNeed> memory_of_stages(const Llm& llm, const Workload& w) {
+  const Types t = lowering::types_of(llm, w);
+  std::vector<MemoryNeed> stages;
+  for (std::int64_t i = 0; i < w.parallel.pipeline; ++i) {
+    stages.push_back(need_of_stage(llm, w, t, stage_of_rank(w, i)));
+  }
+  return stages;
+}
+
 }  // namespace plumbline

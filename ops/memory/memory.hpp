@@ -1,6 +1,8 @@
 // Bytes that one rank must hold for a step. Formulas beside each part in memory.cpp and activations.cpp.
 #pragma once
 
+#include <vector>
+
 #include "ops/graph/graph.hpp"
 #include "ops/graph/workload.hpp"
 #include "ops/llm/llm.hpp"
@@ -11,6 +13,8 @@ namespace plumbline {
 /// all its micro-batches, and the activations of one; in training those of all micro-batches that are under way in it.
 /// Does not `check` the workload. Throws BadInput for formats that don't fit the phase (see lowering::types_of).
 MemoryNeed memory_need(const Llm& llm, const Workload& workload);
+/// Of each stage, of a rank of its fullest replica.
+std::vector<MemoryNeed> memory_of_stages(const Llm& llm, const Workload& workload);
 
 /// Weight elements of a rank of that stage.
 double local_params(const Llm& llm, const Workload& workload, std::int64_t stage = 0);

@@ -1,6 +1,9 @@
 // Optimizers beside Adam, and gradients and weights that replicas share: bytes and products by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "ops/memory/memory.hpp"
 #include "tests/ops/lower/lower_models.hpp"
 
@@ -107,6 +110,20 @@ TEST(LowerOptimizers, ZeroBubbleHoldsAsManyMicroBatchesAsItsFirstStage) {
   const Bytes turns = memory_need(llama_8b(), w).activations;
   w.training.schedule = PipelineSchedule::zero_bubble;
   EXPECT_GE(memory_need(llama_8b(), w).activations, turns);
+}
+
+/// By 1F1B each stage keeps one micro-batch more than the one behind it, and the step's need is the fullest one's.
+TEST(LowerOptimizers, EachStageHoldsWhatItsPlaceAsksFor) {
+  Workload w = updated_by(Optimizer::adamw, 16);
+  w.parallel.pipeline = 4;
+  w.training.micro_batch = 1;
+  const std::vector<MemoryNeed> stages = memory_of_stages(llama_8b(), w);
+  ASSERT_EQ(stages.size(), 4U);
+  EXPECT_NEAR(stages[1].activations / stages[2].activations, 1.5, 1e-9) << "three micro-batches and two";
+  EXPECT_GT(stages[3].weights, stages[2].weights) << "the head";
+  Bytes most;
+  for (const MemoryNeed& stage : stages) most = std::max(most, stage.total());
+  EXPECT_EQ(most, memory_need(llama_8b(), w).total());
 }
 
 }  // namespace
