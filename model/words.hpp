@@ -47,13 +47,14 @@ inline constexpr std::array<Word<Phase>, 3> kPhaseWords{
     {{"prefill", Phase::prefill}, {"decode", Phase::decode}, {"train", Phase::train}}};
 inline constexpr std::array<Word<Fusion>, 3> kFusionWords{
     {{"none", Fusion::none}, {"typical", Fusion::typical}, {"max", Fusion::max}}};
-inline constexpr std::array<Word<Overlap>, 7> kOverlapWords{{{"none", Overlap::none},
+inline constexpr std::array<Word<Overlap>, 8> kOverlapWords{{{"none", Overlap::none},
                                                              {"two-batch", Overlap::two_batch},
                                                              {"sends", Overlap::sends},
                                                              {"full", Overlap::full},
                                                              {"async-tp", Overlap::async_tp},
                                                              {"replicas", Overlap::replicas},
-                                                             {"iteration", Overlap::iteration}}};
+                                                             {"iteration", Overlap::iteration},
+                                                             {"experts", Overlap::experts}}};
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 

@@ -31,7 +31,7 @@ void add_parallel_flags(const Command& app, ParallelChoice& choice, Workload& wo
   app.toggle("--attention-dp", "attention is whole on each tp rank, for sequences of its own", plan.attention_data);
   add_degree(app, "--micro-batches", "parts of a batch in the pipeline at a time [pp]", plan.micro_batches);
   app.value(
-      "--overlap", "WORD", "stack, none, two-batch, sends, async-tp, full, replicas, iteration [stack]",
+      "--overlap", "WORD", "stack, none, two-batch, sends, async-tp, full, replicas, iteration, experts [stack]",
       [&choice](const std::string& text) { choice.overlap = chosen_word("--overlap", kOverlapChoiceWords, text); });
   app.value("--expert-load", "LOAD", "uniform, power:A or FILE: how tokens spread over the experts [uniform]",
             [&workload](const std::string& text) { workload.expert_load = expert_load_of("--expert-load", text); });
@@ -82,6 +82,14 @@ std::vector<std::string> parallel_remarks(const Workload& workload, const Machin
   }
   if (workload.overlap == Overlap::iteration) {
     remarks.emplace_back("What tensor ranks exchange travels in parts beside the product next to it.");
+  }
+  if (experts_beside(workload.overlap)) {
+    remarks.emplace_back(
+        "Tokens travel to experts and back while another micro-batch's pass computes, but in the first passes forward "
+        "and "
+        "the last ones backward; the SMs that their exchange holds are missing there. Activations of one micro-batch "
+        "more "
+        "are kept.");
   }
   if (workload.phase == Phase::train) return remarks;
   remarks.emplace_back(

@@ -63,6 +63,7 @@ Overlap settle_overlap(OverlapChoice choice, const Llm& llm, const Workload& wor
     case OverlapChoice::async_tp: asked.overlap = Overlap::async_tp; break;
     case OverlapChoice::replicas: asked.overlap = Overlap::replicas; break;
     case OverlapChoice::iteration: asked.overlap = Overlap::iteration; break;
+    case OverlapChoice::experts: asked.overlap = Overlap::experts; break;
     case OverlapChoice::full: asked.overlap = lowering::possible_overlap(Overlap::full, llm, workload); break;
   }
   lowering::refuse_overlap(llm, asked);

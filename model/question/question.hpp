@@ -27,15 +27,16 @@ inline constexpr std::array<Word<AskedPhase>, 4> kAskedPhaseWords{{{"prefill", A
                                                                    {"train", AskedPhase::train}}};
 
 /// --overlap: just that; `stack` and `full`: what the plan has of what the stack does, or of all that is modelled.
-enum class OverlapChoice { none, stack, two_batch, sends, full, async_tp, replicas, iteration };
-inline constexpr std::array<Word<OverlapChoice>, 8> kOverlapChoiceWords{{{"none", OverlapChoice::none},
+enum class OverlapChoice { none, stack, two_batch, sends, full, async_tp, replicas, iteration, experts };
+inline constexpr std::array<Word<OverlapChoice>, 9> kOverlapChoiceWords{{{"none", OverlapChoice::none},
                                                                          {"stack", OverlapChoice::stack},
                                                                          {"two-batch", OverlapChoice::two_batch},
                                                                          {"sends", OverlapChoice::sends},
                                                                          {"full", OverlapChoice::full},
                                                                          {"async-tp", OverlapChoice::async_tp},
                                                                          {"replicas", OverlapChoice::replicas},
-                                                                         {"iteration", OverlapChoice::iteration}}};
+                                                                         {"iteration", OverlapChoice::iteration},
+                                                                         {"experts", OverlapChoice::experts}}};
 
 /// What a plan of several GPUs leaves to be settled.
 struct ParallelChoice {

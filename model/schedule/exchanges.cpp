@@ -117,14 +117,11 @@ void copies(StepPrediction& step, Stages stages) {
   }
 }
 
-/// DualPipe: what a pass exchanges (tokens of experts, what tensor ranks add up, what is handed on) travels while the pass
-/// that runs with it computes, as much as that takes.
-void passes_of_two(StepPrediction& step, const Rates& m, Stages stages) {
-  const PipelineStages& pipeline = step.graph.pipeline;
+/// Of two passes that run together, in `together` of all: what `travels` in one goes while the other computes, as much as that
+/// takes.
+template <class Travels>
+void beside_other_pass(StepPrediction& step, const Rates& m, Stages stages, double together, const Travels& travels) {
   const Passes computes = passes_of(step, stages);
-  const auto travels = [](const Node& node) {
-    return node.pass != Pass::update && !between_replicas(node) && exchanges(node.op);
-  };
   Passes sent;
   for (const NodePrediction& n : step.nodes) {
     if (!travels(*n.node)) continue;
@@ -132,9 +129,6 @@ void passes_of_two(StepPrediction& step, const Rates& m, Stages stages) {
     (n.node->pass == Pass::forward ? sent.forward : sent.backward) += times * (n.op.time + n.gap);
   }
   const auto share = [](Seconds room, Seconds sending) { return sending > room ? room / sending : 1.0; };
-  const bool v = pipeline.schedule == PipelineSchedule::dual_pipe_v;
-  const double together = v ? passes_together_in_v(pipeline.stages, pipeline.micro_batches)
-                            : passes_together(pipeline.stages, pipeline.micro_batches);
   const double forward = together * share(computes.backward, sent.forward);
   const double backward = together * share(computes.forward, sent.backward);
   for (NodePrediction& n : step.nodes) {
@@ -142,6 +136,29 @@ void passes_of_two(StepPrediction& step, const Rates& m, Stages stages) {
     const double part = n.node->pass == Pass::forward ? forward : backward;
     hide(n, part * (n.op.time + n.gap), sms_held(n.op, m) / m.sm_count);
   }
+}
+
+/// DualPipe: tokens of experts, what tensor ranks add up, what is handed on.
+void passes_of_two(StepPrediction& step, const Rates& m, Stages stages) {
+  const PipelineStages& pipeline = step.graph.pipeline;
+  const bool v = pipeline.schedule == PipelineSchedule::dual_pipe_v;
+  const double together = v ? passes_together_in_v(pipeline.stages, pipeline.micro_batches)
+                            : passes_together(pipeline.stages, pipeline.micro_batches);
+  beside_other_pass(step, m, stages, together, [](const Node& node) {
+    return node.pass != Pass::update && !between_replicas(node) && exchanges(node.op);
+  });
+}
+
+/// Tokens of experts alone (Graph::experts_beside). With one forward pass ahead more than without it 2 (p - i - 1) + (v - 1) p + 1
+/// of the m v passes of stage i of p with v chunks are alone at either end: v p in the mean of the stages.
+void experts(StepPrediction& step, const Rates& m, Stages stages) {
+  const PipelineStages& pipeline = step.graph.pipeline;
+  const double alone = static_cast<double>(pipeline.stages) / static_cast<double>(pipeline.micro_batches);
+  beside_other_pass(step, m, stages, std::max(0.0, 1 - alone), [](const Node& node) {
+    const auto* collective = std::get_if<Collective>(&node.op);
+    const bool all_to_all = collective != nullptr && collective->kind == CollectiveKind::all_to_all;
+    return node.pass != Pass::update && (all_to_all || std::holds_alternative<ExpertExchange>(node.op));
+  });
 }
 
 /// What goes in parts has a pass of its own that nothing runs beside: parts that came from all ranks are added up at the end
@@ -174,6 +191,7 @@ void exchange_beside(StepPrediction& step, const Rates& m, Stages stages) {
   const bool two = holds_two_stages(step.graph.pipeline.schedule) && step.graph.pipeline.stages > 1;
   if (two) passes_of_two(step, m, stages);
   if (step.graph.tensor_beside && !two) tensor_ranks(step, m);
+  if (step.graph.experts_beside && !two) experts(step, m, stages);
   if (step.graph.replicas_beside) {
     replicas(step, m, stages);
     last_sum(step, m);

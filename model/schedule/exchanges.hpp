@@ -17,6 +17,10 @@
 // In DualPipe (model/schedule/dual_pipe.hpp) a forward and a backward pass run together: what one exchanges travels while the
 // other computes, no more of it than that takes, on SMs that are missing there.
 //
+// With Graph::experts_beside a forward and a backward pass of two micro-batches run together too (Megatron-Core's combined
+// 1F1B): tokens alone travel to their experts and back while the other pass computes, but in the passes at either end of an
+// iteration, which have none beside them.
+//
 // Eager frameworks have nodes of their own for exchanges that find no pass (Graph::exposed_apart; ops/lower/replicas.cpp).
 //
 // Where this stops being valid: what is taken is a mean over a pass, whose kernels multiply or stream; units are alike here,

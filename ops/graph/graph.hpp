@@ -100,6 +100,7 @@ struct Graph {
   /// Of training: exchanges between replicas travel beside the passes that their roles name; those of tensor ranks beside the
   /// product next to them.
   bool replicas_beside = false, tensor_beside = false;
+  bool experts_beside = false;  ///< and what experts' ranks exchange beside the pass of another micro-batch
   /// Of those, exchanges that find no pass to travel beside are nodes of their own, of no such role.
   bool exposed_apart = false;
   bool copies_beside = false;  ///< of training: copies to and from the host go beside the passes that their roles name

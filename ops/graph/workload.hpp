@@ -134,14 +134,18 @@ bool settle_tensor(ParallelPlan& plan, std::int64_t gpus, bool tensor_given);
 /// prompt is cut into two chunks. `sends`: a stage of a pipeline hands a micro-batch on while it works on the next. `full`:
 /// both. `async_tp`: where tokens are split over the tensor ranks, a product works on what has come of its input while more
 /// comes, and what it has made goes out while it makes more (ops/lower/async_tp.hpp).
-enum class Overlap { none, two_batch, sends, full, async_tp, replicas, iteration };
+enum class Overlap { none, two_batch, sends, full, async_tp, replicas, iteration, experts };
 constexpr bool in_halves(Overlap o) { return o == Overlap::two_batch || o == Overlap::full; }
 constexpr bool in_shards(Overlap o) { return o == Overlap::async_tp; }
 /// Of training alone (model/schedule/exchanges.hpp). `replicas`: what replicas exchange travels beside the pass that makes or
 /// reads it, as FSDP prefetches and Megatron overlaps gradients' sums and parameters' gathers; `iteration`: and what tensor
 /// ranks exchange beside a product travels in parts beside it (Transformer Engine's user buffers, asynchronous tensor
-/// parallelism).
-constexpr bool replicas_beside(Overlap o) { return o == Overlap::replicas || o == Overlap::iteration; }
+/// parallelism); `experts`: as `replicas`, and tokens travel to experts and back in the pass of one micro-batch while another
+/// pass, of the micro-batch before or behind it, computes (Megatron-Core's overlap_moe_expert_parallel_comm).
+constexpr bool experts_beside(Overlap o) { return o == Overlap::experts; }
+constexpr bool replicas_beside(Overlap o) {
+  return o == Overlap::replicas || o == Overlap::iteration || experts_beside(o);
+}
 constexpr bool sends_beside(Overlap o) { return o == Overlap::sends || o == Overlap::full; }
 
 /// How tokens spread over the experts of a layer. Unset: evenly.

@@ -300,6 +300,7 @@ void lower_any(const Llm& llm, const Workload& workload, Graph& graph) {
   graph.eager = {};
   graph.copies_beside = workload.phase == Phase::train && workload.training.offload != Offload::none;
   graph.tensor_beside = workload.overlap == Overlap::iteration;
+  graph.experts_beside = experts_beside(workload.overlap);
   const Workload rank = rank_workload(workload);
   Step s(rank, types_of(llm, workload), graph);
   refuse_recipe(workload, s.types);

@@ -109,6 +109,32 @@ void refuse_exchanges(const Workload& w, const std::string& place) {
                  (w.overlap == Overlap::iteration ? ", or tensor ranks" : ""));
 }
 
+/// Of training: tokens of experts beside the pass of another micro-batch, as Megatron-Core has it
+/// (pipeline_parallel/schedules.py and combined_1f1b.py; what it refuses it refuses in training/arguments.py).
+void refuse_experts(const Llm& llm, const Workload& w, const std::string& place) {
+  if (w.phase != Phase::train) throw BadInput(place + "has a meaning with phase train alone");
+  const auto& kinds = llm.main().kinds;
+  const bool exchanged = std::any_of(kinds.begin(), kinds.end(), [&](const LayerSpec& l) {
+    return l.ffn && l.ffn->is_moe() && expert_plan(w, *l.ffn).exchanged;
+  });
+  if (!exchanged) throw BadInput(place + "expected experts on other ranks than the tokens (ep above tp)");
+  if (micro_batches(w) == 1) throw BadInput(place + "expected two micro-batches at least, found one");
+  const bool chunks = w.training.schedule == PipelineSchedule::interleaved && w.training.chunks > 1;
+  if (w.parallel.pipeline > 1 && !chunks) {
+    throw NotModelled(place +
+                      "in a pipeline expected schedule interleaved with vp of 2 at least, or dualpipe without overlap");
+  }
+  if (w.training.recompute == Recompute::full) {
+    throw NotModelled(place +
+                      "two passes run together, none of which computes a layer again; expected recompute none, "
+                      "selective or products");
+  }
+  if (w.parallel.zero > 1) {
+    throw NotModelled(place +
+                      "with zero 2 and 3 replicas exchange in each pass too, on the same links; expected 0 or 1");
+  }
+}
+
 }  // namespace
 
 void refuse_overlap(const Llm& llm, const Workload& w) {
@@ -116,8 +142,11 @@ void refuse_overlap(const Llm& llm, const Workload& w) {
   if (in_halves(w.overlap)) refuse_halves(llm, w, place + "two-batch: ");
   if (sends_beside(w.overlap)) refuse_sends(w, place + "sends: ");
   if (in_shards(w.overlap)) refuse_shards(llm, w, place + "async-tp: ");
-  if (replicas_beside(w.overlap))
+  if (experts_beside(w.overlap)) {
+    refuse_experts(llm, w, place + "experts: ");
+  } else if (replicas_beside(w.overlap)) {
     refuse_exchanges(w, place + (w.overlap == Overlap::replicas ? "replicas: " : "iteration: "));
+  }
 }
 
 Overlap possible_overlap(Overlap wanted, const Llm& llm, const Workload& workload) {

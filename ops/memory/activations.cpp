@@ -59,13 +59,16 @@ namespace {
 /// stages from it on; with chunks the forward passes that it makes ahead (model/schedule/training.cpp has the orders).
 double under_way(const Workload& w, const TrainingStage& stage) {
   const double all = d(stage.micro_batches), behind = d(stage.of - stage.number - 1), chunks = d(w.training.chunks);
+  const double ahead =
+      experts_beside(w.overlap) ? 1 : 0;  // a forward pass more, whose exchanges the backward pass hides
   switch (w.training.schedule) {
     case PipelineSchedule::gpipe: return all;
-    case PipelineSchedule::interleaved: return std::min(all, (2 * behind + (chunks - 1) * d(stage.of) + 1) / chunks);
+    case PipelineSchedule::interleaved:
+      return std::min(all, (2 * behind + (chunks - 1) * d(stage.of) + 1 + ahead) / chunks);
     case PipelineSchedule::dual_pipe:
     case PipelineSchedule::dual_pipe_v: return std::min(all, (d(stage.of) + 1) / 2);  // of each of two stages
     case PipelineSchedule::zero_bubble: return std::min(all, d(stage.of));
-    default: return std::min(all, behind + 1);
+    default: return std::min(all, behind + 1 + ahead);
   }
 }
 

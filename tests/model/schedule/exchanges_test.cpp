@@ -86,6 +86,61 @@ TEST(Exchanges, TensorRanksExchangeBesideTheirProducts) {
   EXPECT_EQ(hidden, 5U);
 }
 
+/// Two passes of different micro-batches run together but at either end of an iteration: half of what experts exchange is
+/// hidden of two micro-batches, seven eighths of eight, for the activations of one micro-batch more.
+TEST(Exchanges, TokensTravelBesideThePassOfAnotherMicroBatch) {
+  const Llm llm = load_llm("qwen3-30b-a3b");
+  const Machine machine = h100("megatron");
+  for (const int parts : {2, 8}) {
+    Workload w = training(Overlap::replicas);
+    w.batch = 8 * parts;
+    w.prompt = 4096;
+    w.parallel.zero = 1;
+    w.parallel.expert = 8;
+    w.training.micro_batch = 1;
+    const StepPrediction apart = price(llm, w, machine);
+    w.overlap = Overlap::experts;
+    const StepPrediction together = price(llm, w, machine);
+    for (const char* name : {"moe_dispatch", "moe_collect"}) {
+      const NodePrediction& n = node(together, name);
+      EXPECT_LE(n.hidden, (1 - 1.0 / parts) * (n.op.time + n.gap) + 1e-12 * units::s) << name;
+      EXPECT_GT(n.hidden, 0.3 * (n.op.time + n.gap)) << name;
+      EXPECT_EQ(node(apart, name).hidden, Seconds{});
+    }
+    EXPECT_LT(together.latency, apart.latency);
+    EXPECT_GT(together.latency, apart.latency - apart.network_exposed);
+    EXPECT_GT(together.graph.memory.activations, 1.5 * apart.graph.memory.activations);
+  }
+}
+
+TEST(Exchanges, PassesOfTwoMicroBatchesAreAskedForWhereTheyRunTogether) {
+  const Llm llm = load_llm("qwen3-30b-a3b");
+  Workload w = training(Overlap::experts);
+  w.parallel.zero = 0;
+  w.parallel.expert = 8;
+  w.training.micro_batch = 1;
+  const auto refused = [&](const Workload& asked) {
+    EXPECT_THROW(price(llm, asked, h100("megatron")), Error);
+  };
+  Workload one = w;
+  one.training.micro_batch = 2;
+  refused(one);
+  Workload again = w;
+  again.training.recompute = Recompute::full;
+  refused(again);
+  Workload stages = w;
+  stages.parallel.pipeline = 2;
+  stages.parallel.data = 4;
+  stages.parallel.expert = 4;
+  refused(stages);
+  stages.training.schedule = PipelineSchedule::interleaved;
+  stages.training.chunks = 2;
+  EXPECT_GT(price(llm, stages, h100("megatron")).network_hidden, Seconds{});
+  Workload held = w;
+  held.parallel.expert = 1;
+  refused(held);
+}
+
 /// A pass hides no more than it takes: of one short sequence a replica most stays exposed.
 TEST(Exchanges, NoMoreIsHiddenThanAPassTakes) {
   const Llm llm = load_llm("llama-3.2-1b");
