@@ -277,7 +277,7 @@ struct TrainingIteration::Builder {
     const Rows s{t, m.vocabulary};
     Memory& o = mem;
     add("loss", [s, &o, x = logits](StreamHandle to) { launch_cross_entropy(s, x, o.targets, o.loss, o.lse, to); });
-    const auto scale = static_cast<float>(1.0 / static_cast<double>(targets));
+    const auto scale = static_cast<float>(1.0 / static_cast<double>(targets * batch.replicas));
     add("loss (bwd)", [s, &o, x = logits, scale](StreamHandle to) {
       launch_cross_entropy_backward(s, x, o.targets, o.lse, scale, x, to);
     });
@@ -310,6 +310,7 @@ struct TrainingIteration::Builder {
     add("embedding (bwd)", [&o, s = Rows{t, h}, dy = d_stream](StreamHandle to) {
       launch_embedding_backward(s, dy, o.ids, o.gradients, to);
     });
+    if (batch.replicas > 1) add("grad_all_reduce", {});
     add("grad_norm", [&o, p, clip_norm](StreamHandle to) {
       launch_gradient_norm(o.gradients, p, clip_norm, o.norm, o.norm_scratch, to);
     });

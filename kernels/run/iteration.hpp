@@ -31,7 +31,8 @@ struct TrainedModel {
 };
 
 struct TrainingBatch {
-  std::int64_t sequences = 0, length = 0;
+  std::int64_t sequences = 0, length = 0;  ///< of this replica
+  std::int64_t replicas = 1;               ///< whose gradients are added up, before their norm
   std::int64_t tokens() const { return sequences * length; }
 };
 
@@ -46,9 +47,9 @@ struct TrainingPlans {
 /// graph: "loss (bwd)", "loss sum", "adamw step".
 struct TrainingLaunch {
   std::string name;
-  std::int64_t layer = -1;  ///< -1: of no layer
-  std::optional<Op> op;     ///< of products and attention: must be what the graph has
-  std::function<void(StreamHandle)> enqueue;
+  std::int64_t layer = -1;                    ///< -1: of no layer
+  std::optional<Op> op;                       ///< of products and attention: must be what the graph has
+  std::function<void(StreamHandle)> enqueue;  ///< null of "grad_all_reduce", which reaches other GPUs: the caller's
 };
 
 class TrainingIteration {

@@ -169,6 +169,8 @@ const std::vector<Flag> kFlags{
      }},
     {"--tp", "N", false, "GPUs that share the layers of a step by tensor parallelism [1]",
      [](Flags& f, Text t) { f.tensor = whole_number("--tp", t, 1); }},
+    {"--dp", "N", false, "train: replicas that share the batch, a GPU each [1]",
+     [](Flags& f, Text t) { f.replicas = whole_number("--dp", t, 1); }},
     {"--sp", "", false, "with --tp: the residual stream split by tokens too (sequence parallelism)", nothing},
     {"--layers", "N", false, "of the model's layers, the first ones [all]",
      [](Flags& f, Text t) { f.layers = whole_number("--layers", t, 1); }},

@@ -45,7 +45,7 @@ struct Flags {
   std::string nccl, only;
   // one step
   std::string model, phase, dtype;
-  std::int64_t batch = 1, context = 1024, prompt = 1024, page = 64, tensor = 1, layers = 0;
+  std::int64_t batch = 1, context = 1024, prompt = 1024, page = 64, tensor = 1, replicas = 1, layers = 0;
 
   bool has(std::string_view flag) const { return given.count(std::string(flag)) > 0; }
 };

@@ -288,8 +288,8 @@ std::vector<Mode> card_modes() {
        0,
        1,
        "measure whole steps of a model on our kernels in one CUDA graph",
-       Names{"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--tp", "--sp", "--layers", "--clock",
-             "--study", "--check"} +
+       Names{"--phase", "--batch", "--context", "--prompt", "--page", "--dtype", "--tp", "--dp", "--sp", "--layers",
+             "--clock", "--study", "--check"} +
            kMachine + Names{"--out"} + kReport + kGate,
        {"table", "csv"},
        "MODEL: a name from 'predict-model list models', or a config.json; or --study with a list of steps.\n"

@@ -141,7 +141,9 @@ Workload workload_of(const Flags& flags) {
     w.precision_given = true;
   }
   w.parallel.tensor = flags.tensor;
+  w.parallel.data = flags.replicas;
   w.parallel.sequence = flags.has("--sp");
+  if (w.parallel.data > 1 && w.phase != Phase::train) throw BadInput("--dp: expected it with --phase train alone");
   return w;
 }
 
@@ -167,7 +169,7 @@ ExitCode run_steps(const StepsRequest& request, const MakeStepMeasurer& make, st
   std::int64_t gpus = 1;
   for (const StepCase& what : cases) {  // before the card is taken
     step_llm(what);
-    gpus = std::max(gpus, what.workload.parallel.tensor);
+    gpus = std::max(gpus, what.workload.parallel.ranks());
   }
   need_writable(request.out_file);
   need_writable(request.report.file);

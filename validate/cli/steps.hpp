@@ -36,8 +36,8 @@ struct StepReplayRequest {
 /// The same comparison from a recording of steps.
 ExitCode run_step_replay(const StepReplayRequest& request, std::ostream& out, std::ostream& messages);
 
-inline constexpr std::array<std::string_view, 8> kStepFlags{"--phase", "--batch", "--context", "--prompt",
-                                                            "--page",  "--dtype", "--tp",      "--layers"};
+inline constexpr std::array<std::string_view, 9> kStepFlags{"--phase", "--batch", "--context", "--prompt", "--page",
+                                                            "--dtype", "--tp",    "--dp",      "--layers"};
 
 /// Sizes, formats and degrees of a step of one phase, but for the page. Throws BadInput without a phase.
 Workload workload_of(const Flags& flags);

@@ -165,7 +165,7 @@ class CudaStepMeasurer final : public StepMeasurer {
   }
 
   void load(const StepTask& task) {
-    const auto count = static_cast<std::size_t>(task.what.workload.parallel.tensor);
+    const auto count = static_cast<std::size_t>(task.what.workload.parallel.ranks());
     if (ranks_->count() != count) {
       ranks_->unload();
       ranks_ = std::make_unique<StepRanks>(count);

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cmath>
 #include <exception>
 #include <string>
 #include <thread>
@@ -126,6 +127,20 @@ void StepRanks::need_no_fault() {
   if (fault) throw DeviceError("a rank gave up waiting for a peer");
 }
 
+/// Replicas have the sums of the same gradients, so that their norms are alike but for the order of additions.
+std::string StepRanks::replicas_complaint() {
+  float first = 0;
+  for (std::size_t r = 0; r < count(); ++r) {
+    select(r);
+    const float norm = cards_[r]->loaded->gradient_norm(static_cast<cudaStream_t>(cards_[r]->stream));
+    if (r == 0) first = norm;
+    if (std::abs(norm - first) > 1e-4F * first) {
+      return "replicas' gradients have norms of " + std::to_string(first) + " and " + std::to_string(norm);
+    }
+  }
+  return "";
+}
+
 std::string StepRanks::complaint() {
   std::string text;
   for (std::size_t r = 0; r < count() && text.empty(); ++r) {
@@ -133,6 +148,7 @@ std::string StepRanks::complaint() {
     text = cards_[r]->loaded->complaint(static_cast<cudaStream_t>(cards_[r]->stream));
     if (!text.empty() && count() > 1) text += " (rank " + std::to_string(r) + ")";
   }
+  if (text.empty()) text = replicas_complaint();
   select(0);
   return text;
 }

@@ -63,6 +63,7 @@ class StepRanks {
 
  private:
   void select(std::size_t rank) const;
+  std::string replicas_complaint();
 
   std::unique_ptr<PeerGroup> group_;  ///< null: one card
   std::vector<std::unique_ptr<StepCard>> cards_;

@@ -50,7 +50,7 @@ struct LoadedStep::Memory {
 
 LoadedStep::LoadedStep(const StepTask& task, int rank, StreamHandle stream) : rank_(rank), sms_(sm_count()) {
   if (task.what.workload.phase == Phase::train) {
-    training_ = std::make_unique<LoadedTraining>(task, stream);
+    training_ = std::make_unique<LoadedTraining>(task, rank, stream);
     return;
   }
   program_ = program_of(task, rank);
@@ -93,8 +93,9 @@ void LoadedStep::join_ranks(const Collective& shape, const StepLaunch& launch, S
   if (group_ == nullptr) throw NotModelled("step: a collective on one GPU");
   PeerBuffers buffers;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    buffers.in[r] = ranks_[r]->at(launch.x);
-    buffers.out[r] = ranks_[r]->at(launch.y);
+    const LoadedStep& other = *ranks_[r];
+    buffers.in[r] = other.training_ ? other.training_->gradients() : other.at(launch.x);
+    buffers.out[r] = other.training_ ? other.training_->gradients() : other.at(launch.y);
   }
   group_->launch(shape, peer_plan(shape, sms_), rank_, buffers, stream);
 }
@@ -189,8 +190,8 @@ struct Enqueue {
 }  // namespace
 
 void LoadedStep::enqueue(const StepLaunch& launch, StreamHandle stream) const {
-  if (training_) return training_->enqueue(static_cast<std::size_t>(&launch - program().launches.data()), stream);
   if (const auto* shape = std::get_if<Collective>(&launch.op)) return join_ranks(*shape, launch, stream);
+  if (training_) return training_->enqueue(static_cast<std::size_t>(&launch - program().launches.data()), stream);
   const auto node = static_cast<std::size_t>(launch.node);
   std::visit(Enqueue{*this, launch, gemm_plans_[node], attention_plans_[node], stream}, launch.op);
 }

@@ -34,6 +34,9 @@ class LoadedStep {
   /// Empty, or what is wrong with the last logits: not finite, or all the same; of training with the loss.
   std::string complaint(StreamHandle stream) const;
 
+  /// Of training: the norm of the last gradients, which replicas have in common; else 0.
+  float gradient_norm(StreamHandle stream) const { return training_ ? training_->norm(stream) : 0; }
+
   /// Whether a task is the one that is loaded, plans included.
   static std::string key(const StepTask& task);
 

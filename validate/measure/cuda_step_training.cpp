@@ -83,16 +83,19 @@ void need_all(const Graph& graph, const std::vector<StepLaunch>& launches) {
 
 }  // namespace
 
-LoadedTraining::LoadedTraining(const StepTask& task, StreamHandle stream) {
+LoadedTraining::LoadedTraining(const StepTask& task, int rank, StreamHandle stream) {
   const Graph& graph = task.priced->graph;
   const Workload& w = task.what.workload;
-  if (graph.ranks != 1) refuse_training("one GPU");
+  if (graph.ranks != w.parallel.data) refuse_training("one GPU, or replicas");
+  if (w.parallel.zero > 0 || w.batch % w.parallel.data != 0) {
+    refuse_training("replicas that share nothing but gradients (zero 0), each of as many sequences");
+  }
   const TrainedModel model = trained_model(graph);
   const double weights = graph.memory.weights.in(units::B), ours = 2.0 * static_cast<double>(model.parameter_count());
   if (std::abs(weights - ours) > 1e-6 * ours) {
     refuse_training("models whose parameters are norms, projections and one table of embeddings, without biases");
   }
-  const TrainingBatch batch{w.batch, w.prompt};
+  const TrainingBatch batch{w.batch / w.parallel.data, w.prompt, w.parallel.data};
   iteration_ = std::make_unique<TrainingIteration>(model, batch, AdamwSettings{}, kClipNorm, plans_of(*task.priced));
   for (const TrainingLaunch& launch : iteration_->launches()) {
     StepLaunch& out = program_.launches.emplace_back();
@@ -104,7 +107,7 @@ LoadedTraining::LoadedTraining(const StepTask& task, StreamHandle stream) {
   program_.bytes = iteration_->bytes();
   iteration_->start(kSigma, kSeed, stream);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(batch.tokens()));
-  std::minstd_rand random(1);
+  std::minstd_rand random(static_cast<unsigned>(rank) + 1);
   for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % static_cast<unsigned>(model.vocabulary));
   iteration_->set_tokens(ids, stream);
   PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
@@ -115,11 +118,19 @@ void LoadedTraining::enqueue(std::size_t launch, StreamHandle stream) const {
   iteration_->launches()[launch].enqueue(stream);
 }
 
-std::string LoadedTraining::complaint(StreamHandle stream) const {
-  float loss = 0, norm = 0;
+void* LoadedTraining::gradients() const { return const_cast<float*>(iteration_->gradients()); }
+
+float LoadedTraining::norm(StreamHandle stream) const {
+  float norm = 0;
   PLUMBLINE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
-  PLUMBLINE_CUDA_CHECK(cudaMemcpy(&loss, iteration_->loss_sum(), sizeof loss, cudaMemcpyDeviceToHost));
   PLUMBLINE_CUDA_CHECK(cudaMemcpy(&norm, iteration_->norm(), sizeof norm, cudaMemcpyDeviceToHost));
+  return norm;
+}
+
+std::string LoadedTraining::complaint(StreamHandle stream) const {
+  const float norm = this->norm(stream);
+  float loss = 0;
+  PLUMBLINE_CUDA_CHECK(cudaMemcpy(&loss, iteration_->loss_sum(), sizeof loss, cudaMemcpyDeviceToHost));
   if (!std::isfinite(loss) || !(loss > 0)) return "the iteration's loss is " + std::to_string(loss);
   return std::isfinite(norm) && norm > 0 ? "" : "the norm of the iteration's gradients is " + std::to_string(norm);
 }

@@ -16,10 +16,11 @@ class TrainingIteration;
 
 class LoadedTraining {
  public:
-  /// Builds the iteration of the task's graph, on one GPU: random weights and tokens. Throws NotModelled for a model that
+  /// Builds one replica of the iteration of the task's graph: random weights, the same on all of them, and random tokens of
+  /// its own. Throws NotModelled for a model that
   /// our kernels do not train: other than dense decoders of rotated grouped attention, rmsnorm and swiglu whose embedding
   /// and head are one table.
-  LoadedTraining(const StepTask& task, StreamHandle stream);
+  LoadedTraining(const StepTask& task, int rank, StreamHandle stream);
   ~LoadedTraining();
   LoadedTraining(const LoadedTraining&) = delete;
   LoadedTraining& operator=(const LoadedTraining&) = delete;
@@ -27,6 +28,10 @@ class LoadedTraining {
   /// Its launches and their nodes, without operands: what is in no graph counts as the optimizer's or the loss's.
   const StepProgram& program() const { return program_; }
   void enqueue(std::size_t launch, StreamHandle stream) const;
+  /// What replicas add up in place, where `program` has a collective.
+  void* gradients() const;
+  /// Of the last iteration's gradients, summed over replicas.
+  float norm(StreamHandle stream) const;
   /// Empty, or what is wrong with the last loss or the gradients' norm.
   std::string complaint(StreamHandle stream) const;
 

@@ -88,6 +88,7 @@ ordered_json step_json(const StepMeasurement& m) {
   if (decode) out["page"] = w.page;
   if (w.precision_given) out["dtype"] = name(w.precision);
   if (w.parallel.tensor > 1) out["tp"] = w.parallel.tensor;
+  if (w.parallel.data > 1) out["dp"] = w.parallel.data;
   if (w.parallel.sequence) out["sp"] = true;
   if (m.what.layers > 0) out["layers"] = m.what.layers;
   out["clock"] = text_of(m.what.clock);

@@ -75,6 +75,7 @@ StepCase read_step_case(const JsonValue& v) {
   if (const auto page = v.find("page")) w.page = count(*page);
   if (const auto type = v.find("dtype")) set_precision(type->as_string(), type->place(), w);
   if (const auto tensor = v.find("tp")) w.parallel.tensor = count(*tensor);
+  if (const auto replicas = v.find("dp")) w.parallel.data = count(*replicas);
   if (const auto sequence = v.find("sp")) w.parallel.sequence = sequence->as_bool();
   if (const auto layers = v.find("layers")) what.layers = count(*layers);
   what.clock = read_clock_mode(v.at("clock").as_string(), v.at("clock").place());
@@ -94,6 +95,7 @@ void refuse_unknown_step_keys(const JsonValue& v) {
                          "page",
                          "dtype",
                          "tp",
+                         "dp",
                          "sp",
                          "layers",
                          "ranks",
@@ -152,7 +154,7 @@ StepMeasurement read_step(const JsonValue& v) {
   m.conditions = read_conditions(v);
   if (const auto energy = v.find("energy_J")) m.energy = positive(*energy) * units::J;
   m.memory_B = not_negative(v.at("memory_B"));
-  if (const auto ranks = v.find("ranks")) m.ranks = read_ranks(*ranks, m.what.workload.parallel.tensor);
+  if (const auto ranks = v.find("ranks")) m.ranks = read_ranks(*ranks, m.what.workload.parallel.ranks());
   for (const JsonValue& op : v.at("ops").elements()) m.ops.push_back(read_op(op));
   return m;
 }
@@ -170,6 +172,7 @@ std::string step_text(const StepCase& what) {
   }
   if (w.precision_given) text += " " + std::string(name(w.precision));
   if (w.parallel.tensor > 1) text += " tp=" + std::to_string(w.parallel.tensor);
+  if (w.parallel.data > 1) text += " dp=" + std::to_string(w.parallel.data);
   if (w.parallel.sequence) text += " sp";
   if (what.layers > 0) text += " layers=" + std::to_string(what.layers);
   return text + ", " + std::string(text_of(what.clock));
@@ -206,8 +209,8 @@ std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& 
   const std::size_t model = header.require("model"), phase = header.require("phase"), batch = header.require("batch");
   const auto context = header.find("context"), prompt = header.find("prompt"), page = header.find("page"),
              clock = header.find("clock"), study = header.find("study"), dtype = header.find("dtype"),
-             tensor = header.find("tp"), sequence = header.find("sp"), layers = header.find("layers"),
-             held_out = header.find("held_out");
+             tensor = header.find("tp"), replicas = header.find("dp"), sequence = header.find("sp"),
+             layers = header.find("layers"), held_out = header.find("held_out");
   const std::filesystem::path file(place);
   std::vector<StepCase> cases;
   std::set<std::string> seen;
@@ -232,6 +235,8 @@ std::vector<StepCase> parse_step_study(std::string_view csv, const std::string& 
     if (given(page)) w.page = read_count(fields[*page], row + ": page");
     if (given(dtype)) set_precision(fields[*dtype], row + ": dtype", w);
     if (given(tensor)) w.parallel.tensor = read_count(fields[*tensor], row + ": tp");
+    if (given(replicas)) w.parallel.data = read_count(fields[*replicas], row + ": dp");
+    if (w.parallel.data > 1 && w.phase != Phase::train) throw BadInput(row + ": expected dp in training alone");
     w.parallel.sequence = given(sequence) && read_held_out_flag(fields[*sequence], row + ": sp");
     if (given(layers)) what.layers = read_count(fields[*layers], row + ": layers");
     if (given(clock)) what.clock = read_clock_mode(fields[*clock], row + ": clock");
