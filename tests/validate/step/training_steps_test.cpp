@@ -1,4 +1,5 @@
 // Training iterations on our own kernels as they were recorded, nothing of which is fitted; and lists that ask for them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "validate/record/step.hpp"
 #include "validate/statistics.hpp"
@@ -61,6 +63,14 @@ TEST(TrainingSteps, AListMayAskForThem) {
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].workload.phase, Phase::train);
   EXPECT_EQ(step_text(steps[0]), "llama-3.2-1b train batch=4 prompt=2048 layers=2, steady");
+}
+
+/// Of replicas too, each of which has its part of the batch; a step that is not training has none.
+TEST(TrainingSteps, AListMayAskForReplicas) {
+  const auto steps = parse_step_study("model,phase,batch,prompt,dp\nllama-3.2-1b,train,8,2048,2\n", "list.csv");
+  EXPECT_EQ(steps.front().workload.parallel.data, 2);
+  EXPECT_THAT(step_text(steps.front()), ::testing::HasSubstr(" dp=2"));
+  EXPECT_THROW(parse_step_study("model,phase,batch,prompt,dp\nllama-3.2-1b,prefill,8,2048,2\n", "list.csv"), BadInput);
 }
 
 }  // namespace
