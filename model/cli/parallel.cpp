@@ -31,7 +31,7 @@ void add_parallel_flags(const Command& app, ParallelChoice& choice, Workload& wo
   app.toggle("--attention-dp", "attention is whole on each tp rank, for sequences of its own", plan.attention_data);
   add_degree(app, "--micro-batches", "parts of a batch in the pipeline at a time [pp]", plan.micro_batches);
   app.value(
-      "--overlap", "WORD", "stack, none, two-batch, sends, async-tp, full, replicas, iteration, experts [stack]",
+      "--overlap", "WORD", "none, two-batch, sends, async-tp, full, replicas, iteration, experts [stack]",
       [&choice](const std::string& text) { choice.overlap = chosen_word("--overlap", kOverlapChoiceWords, text); });
   app.value("--expert-load", "LOAD", "uniform, power:A or FILE: how tokens spread over the experts [uniform]",
             [&workload](const std::string& text) { workload.expert_load = expert_load_of("--expert-load", text); });
