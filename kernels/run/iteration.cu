@@ -8,6 +8,7 @@
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/run/arena.hpp"
 #include "kernels/run/iteration_places.hpp"
+#include "kernels/run/iteration_shapes.hpp"
 #include "kernels/run/step.hpp"
 #include "kernels/training/training.hpp"
 
@@ -143,8 +144,11 @@ struct TrainingIteration::Builder {
 
   // --- operators ------------------------------------------------------------------------------------------------
 
-  void product(const std::string& name, const Gemm& s, const void* x, const void* w, void* y) {
-    const GemmPlan plan = plans.gemm(s);
+  /// Of a gradient of weights both operands lie across, which the graph calls km; its kernel (fp32 results) goes by kn.
+  void product(const std::string& name, const Gemm& of_graph, const void* x, const void* w, void* y) {
+    const GemmPlan plan = plans.gemm(of_graph);
+    Gemm s = of_graph;
+    if (s.layout == WeightLayout::km) s.layout = WeightLayout::kn;
     if (const char* refusal = gemm_refusal(s, plan); *refusal != '\0') {
       throw NotModelled("training: " + name + ": " + refusal);
     }
@@ -155,31 +159,17 @@ struct TrainingIteration::Builder {
         [&o, s, plan, x, w, y](StreamHandle to) {
           launch_gemm(s, plan, {x, w, y, o.split_sums, 1}, to);
         },
-        Op(s));
-  }
-  static Gemm shape_of(std::int64_t rows, std::int64_t cols, std::int64_t inner) {
-    Gemm g;
-    g.m = rows;
-    g.n = cols;
-    g.k = inner;
-    g.precision = *parse_precision("bf16");
-    return g;
+        Op(of_graph));
   }
   /// y[T, out] = x[T, in] W[out, in]^T.
   void forward(const char* name, const void* x, const void* w, void* y, std::int64_t out, std::int64_t in) {
-    product(name, shape_of(t, out, in), x, w, y);
+    product(name, forward_shape(t, out, in), x, w, y);
   }
   /// dX = dY W, then dW += dY^T X.
   void gradients(const char* name, const void* dy, const void* x, std::int64_t place, void* dx, std::int64_t out,
                  std::int64_t in) {
-    Gemm of_input = shape_of(t, in, out);
-    of_input.layout = WeightLayout::kn;
-    product(std::string(name) + ".dx (bwd)", of_input, dy, weight(place), dx);
-    Gemm of_weight = shape_of(out, in, t);
-    of_weight.layout = WeightLayout::kn;
-    of_weight.precision.output = DType::fp32;
-    of_weight.accumulate = true;
-    product(std::string(name) + ".dw (bwd)", of_weight, dy, x, gradient(place));
+    product(std::string(name) + ".dx (bwd)", input_gradient_shape(t, out, in), dy, weight(place), dx);
+    product(std::string(name) + ".dw (bwd)", weight_gradient_shape(t, out, in), dy, x, gradient(place));
   }
   void norm(const char* name, const void* x, std::int64_t place, void* y) {
     Rowwise s;

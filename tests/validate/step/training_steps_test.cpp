@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "kernels/run/iteration_shapes.hpp"
+#include "model/machines.hpp"
+#include "model/predict.hpp"
 #include "validate/record/step.hpp"
 #include "validate/statistics.hpp"
 #include "validate/step/step_report.hpp"
@@ -63,6 +67,39 @@ TEST(TrainingSteps, AListMayAskForThem) {
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].workload.phase, Phase::train);
   EXPECT_EQ(step_text(steps[0]), "llama-3.2-1b train batch=4 prompt=2048 layers=2, steady");
+}
+
+/// What the program launches for a product is what the graph has and is priced by, layouts and types too: of one GPU, and of
+/// replicas, whose gradients are summed once.
+TEST(TrainingSteps, ProductsAreTheGraphs) {
+  const MachineOptions options{"own"};
+  const Machine machine = machines().get({"h200_sxm", options});
+  for (const std::int64_t replicas : {1, 2}) {
+    Workload w;
+    w.phase = Phase::train;
+    w.batch = 4 * replicas;
+    w.prompt = 2048;
+    w.parallel.data = replicas;
+    const StepPrediction step = predict(load_llm("llama-3.2-1b"), w, machine, RunOptions{});
+    const auto has = [&step](const Op& op) {
+      return std::any_of(step.nodes.begin(), step.nodes.end(),
+                         [&op](const NodePrediction& n) { return n.node->op == op && n.op.gemm_plan.tile_m > 0; });
+    };
+    const std::int64_t t = 8192, hidden = 2048;
+    for (const auto& [out, in] : {std::pair<std::int64_t, std::int64_t>{3072, hidden},
+                                  {hidden, hidden},
+                                  {16384, hidden},
+                                  {hidden, 8192},
+                                  {128256, hidden}}) {
+      EXPECT_TRUE(has(forward_shape(t, out, in))) << out << ' ' << in;
+      EXPECT_TRUE(has(input_gradient_shape(t, out, in))) << out << ' ' << in;
+      EXPECT_TRUE(has(weight_gradient_shape(t, out, in))) << out << ' ' << in;
+    }
+    const auto sums = std::count_if(step.nodes.begin(), step.nodes.end(), [](const NodePrediction& n) {
+      return n.node->name == "grad_all_reduce" && n.node->count == 1;
+    });
+    EXPECT_EQ(sums, replicas - 1);
+  }
 }
 
 /// Of replicas too, each of which has its part of the batch; a step that is not training has none.
