@@ -33,10 +33,6 @@ def add_rows(out, name):
                 continue
             shape = {key: record[key] for key in ("B", "Hq", "Hkv", "D", "S", "causal")}
             for side, op in OPS.items():
-                if record.get("deterministic"):
-                    if side == "forward":
-                        continue  # as it is without
-                    shape = {**shape, "deterministic": 1}
                 out.add(("h200_pytorch", "h200_sxm", name), op, record["type"], shape, f"{microseconds(record[side]):.3f}",
                         f"{name}:{line}", stack="pytorch-2.11", kernel=record["by"], scope="kernels")
 
@@ -44,7 +40,7 @@ def add_rows(out, name):
 def main():
     out = measurement_csv.Output()
     for name in ("attention_drawn", "attention_drawn_second", "attention_drawn_third", "attention_drawn_fourth", "attention_drawn_sixth",
-                 "attention_drawn_seventh", "attention_drawn_eighth", "attention_drawn_ninth", "attention_drawn_tenth", "attention_tiles"):
+                 "attention_drawn_seventh", "attention_drawn_eighth", "attention_drawn_ninth", "attention_tiles"):
         add_rows(out, name)
     out.write(MEASUREMENTS)
 
