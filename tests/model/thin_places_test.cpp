@@ -131,6 +131,20 @@ TEST(LatentDecode, RowsFillBlocksOfSixteen) {
   EXPECT_GT(clocks(32), 1.9 * clocks(16));
 }
 
+/// Where a donor's energies skip no cycles (an A100's), those that the card's data sheet says are skipped are, of products.
+TEST(CarriedOver, CyclesThatTheDataSheetSkipsAreSkipped) {
+  Gpu gpu = load_gpu("h200_sxm");
+  gpu.name = "hopper_by_an_a100";
+  gpu.calibration = "a100_sxm";
+  MachineOptions options{"trt-llm"};
+  options.clock = ClockMode::burst;
+  const auto time = [&] { return predict(Op(Gemm{8192, 8192, 8192, 1, {}, false}), make_machine(gpu, options)).time; };
+  const Seconds skipping = time();
+  const double rated = gpu.datasheet_tensor_clock / gpu.boost_clock;
+  gpu.datasheet_tensor_clock = gpu.boost_clock;
+  EXPECT_NEAR(time() / skipping, rated, 0.02);
+}
+
 /// Result rows of 1000 elements do not begin at whole sectors: 256 bytes of one touch nine of them, not eight.
 TEST(OwnRows, RaggedTransposesWriteSectorsInPart) {
   const auto written = [](std::int64_t rows) {
