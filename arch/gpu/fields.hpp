@@ -89,6 +89,7 @@ void visit_numbers(GpuDescriptor& d, Visit&& visit) {
   visit("tdp", gpu.tdp, Need::positive);
   visit("idle_power", gpu.idle_power, Need::zero_allowed);
   visit("idle_power_fraction", d.idle_power_fraction, Need::optional);
+  visit("cap_within", gpu.cap_within, Need::optional);
   visit("datasheet.tensor_clock", gpu.datasheet_tensor_clock, Need::optional);
   for (std::size_t i = 0; i < kDTypeCount; ++i) {
     const auto type = static_cast<DType>(i);

@@ -220,6 +220,14 @@ bool is_fed_by_its_slot(const Gpu& gpu) {
   return gpu.tdp <= kSlot;
 }
 
+/// Why bursts of a board are held to its cap as steady runs are; empty where a regulator acts behind them.
+std::string why_bursts_are_capped(const Gpu& gpu) {
+  if (is_fed_by_its_slot(gpu)) return gpu.name + " is fed by its slot alone";
+  constexpr Seconds kBurst = 1e-2 * units::s;  // ten launches of a millisecond, as short benchmarks have them
+  if (gpu.cap_within > Seconds{} && gpu.cap_within <= kBurst) return gpu.name + " holds its cap within milliseconds";
+  return "";
+}
+
 StackedProvider stacked(const Stack::Entry& entry) {
   StackedProvider out;
   out.provider = entry.provider;
@@ -255,9 +263,9 @@ RateScalars read_rate_scalars(const Gpu& gpu, const Calibration& calibration, co
   RateScalars scalars;
   Rates& m = scalars.base;
   m.clock_mode = options.clock.value_or(ClockMode::burst);
-  if (m.clock_mode == ClockMode::burst && is_fed_by_its_slot(gpu)) {
+  if (const std::string why = why_bursts_are_capped(gpu); m.clock_mode == ClockMode::burst && !why.empty()) {
     m.clock_mode = ClockMode::steady;
-    assumptions.push_back(gpu.name + " is fed by its slot alone: a burst is held to the cap as a steady run is");
+    assumptions.push_back(why + ": a burst is held to the cap as a steady run is");
   }
   m.data = options.data;
   m.path = tensor_path(gpu);
