@@ -57,7 +57,7 @@ class XmmaPlanner {
   /// training launches with both operands across, of 41 of 48 with weights [K,N]), and its cluster the cheapest of those that
   /// the three nearest of this tile have (84 % have the nearest one's, but training launches without their own answers are 4.82
   /// % off with that in the mean, with the cheapest of three 4.72). With weights [K,N] the nearest one's cluster is taken:
-  /// 149 training launches without their own answers are 7.25 % off with it, with the cheapest of three 7.39. Answers are of a
+  /// 149 training launches without their own answers are 7.2 % off with it, with the cheapest of three 7.5. Answers are of a
   /// card with so many SMs, as those on lanes are (other_types.cpp).
   std::optional<cublas::TileAnswers> answers() const {
     const bool was_asked = c.rates.sm_count <= cublas::sms_of_asked_card() && c.task.alone_flops <= 0;
