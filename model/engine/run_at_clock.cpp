@@ -29,10 +29,11 @@ double rated_left(const LaunchPrediction& l, const PowerScalars& power) {
 }  // namespace
 
 /// L2's clock does not fall with the SMs': of recorded training iterations at the cap of an H200 passes that memory limits, beside
-/// L2, are no slower at 1500 MHz than the time without the cap says (docs/calibration/power.md). How far it follows a clock
-/// that is locked was not measured.
+/// L2, are no slower at 1500 MHz than the time without the cap says (docs/calibration/power.md). What L2 gives tensor work was found
+/// with the SMs' clock, with which recorded steps of our own kernels are nearer. How far L2 follows a clock that is locked was not
+/// measured.
 Speeds speeds_at(const LaunchPrediction& l, const PowerScalars& power, double share, double left) {
-  if (l.demand.tensor_clk > 0) return {tensor_rate(l, power), share * left * rated_left(l, power), 1};
+  if (l.demand.tensor_clk > 0) return {tensor_rate(l, power), share * left * rated_left(l, power), share};
   return {1, share, 1};
 }
 

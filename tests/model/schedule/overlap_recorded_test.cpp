@@ -120,7 +120,7 @@ TEST(OverlapRecorded, SequencesBesideAnAllReduceTakeAsLongAsTheyWereMeasured) {
     EXPECT_NEAR(error, 0, 0.085) << "M=" << row.m << " beside " << row.mib << " MiB";
     sum += std::abs(error);
   }
-  EXPECT_LT(sum / 8, 0.041);
+  EXPECT_LT(sum / 8, 0.04);
 }
 
 /// Four copies by the kernel that was timed: a CTA of 512 threads with 64 registers an SM, 64 KiB in flight. They are said too
