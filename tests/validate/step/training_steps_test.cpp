@@ -78,7 +78,9 @@ TEST(TrainingSteps, ReplicasAreAsRecorded) {
     ASSERT_TRUE(row.good()) << row.error;
     EXPECT_TRUE(row.low <= row.measured.time && row.measured.time <= row.high) << step_text(row.measured.what);
     EXPECT_LE(std::abs(row.time_error()), 0.035) << step_text(row.measured.what);
-    if (row.measured.what.clock == ClockMode::steady) EXPECT_LE(std::abs(*row.energy_error()), 0.045);
+    if (row.measured.what.clock == ClockMode::steady) {
+      EXPECT_LE(std::abs(*row.energy_error()), 0.045);
+    }
     EXPECT_EQ(row.measured.ranks.size(), 2U);
   }
 }
@@ -110,7 +112,7 @@ TEST(TrainingSteps, ProductsAreTheGraphs) {
       EXPECT_TRUE(has(weight_gradient_shape(t, out, in))) << out << ' ' << in;
     }
     const auto sums = std::count_if(step.nodes.begin(), step.nodes.end(), [](const NodePrediction& n) {
-      return n.node->name == "grad_all_reduce" && n.node->count == 1;
+      return std::string(n.node->name) == "grad_all_reduce" && n.node->count == 1;
     });
     EXPECT_EQ(sums, replicas - 1);
   }
