@@ -2,7 +2,10 @@
 """Trains Llama-3.2-1B's shape by PyTorch from the weights and tokens that tools/own_losses.cpp wrote, and prints its losses beside
 ours: fp32 weights under bf16 autocast, torch.optim.AdamW (fused), clip_grad_norm_ at 1, the same rate and betas, every parameter decayed.
 
-usage: compare_losses.py FOLDER OURS.csv [SEQUENCES LENGTH RATE]   (on one GPU; torch and transformers)
+usage: compare_losses.py FOLDER OURS.csv [SEQUENCES LENGTH RATE] [--wide-stream]   (on one GPU; torch and transformers)
+
+The residual stream is bf16, as ours is: what is looked up is cast. Under autocast transformers leaves it in fp32, as its table is
+(--wide-stream).
 """
 import csv
 import sys
@@ -50,13 +53,17 @@ def model_of(folder):
 
 
 def main():
-    if len(sys.argv) not in (3, 6):
+    wide = "--wide-stream" in sys.argv
+    given = [each for each in sys.argv[1:] if each != "--wide-stream"]
+    if len(given) not in (2, 5):
         sys.exit(__doc__)
-    folder, ours = sys.argv[1:3]
-    sequences, length, rate = (int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])) if len(sys.argv) == 6 else (4, 2048, 2e-5)
+    folder, ours = given[:2]
+    sequences, length, rate = (int(given[2]), int(given[3]), float(given[4])) if len(given) == 5 else (4, 2048, 2e-5)
     with open(ours, encoding="utf-8") as text:
         rows = list(csv.DictReader(text))
     model = model_of(folder)
+    if not wide:
+        model.model.embed_tokens.register_forward_hook(lambda module, given, found: found.to(torch.bfloat16))
     tokens = torch.from_numpy(numpy.fromfile(f"{folder}/tokens.int32", dtype=numpy.int32)).long().cuda().view(sequences, length)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
     print("iteration,ours,pytorch,difference_percent,our_norm,pytorch_norm")
