@@ -194,7 +194,7 @@ struct StagesBeside {
   double all_busy = 1, all_energy = 1;  ///< time and energy of all stages' work / the slowest's
   /// Of training, on tensor cores at their peaks: a stage's mean work / the slowest's, of what the model needs and of all.
   double mean_needed = 1, mean_work = 1;
-  std::vector<StageTime> each;          ///< of the pipeline; empty of one stage
+  std::vector<StageTime> each;  ///< of the pipeline; empty of one stage
 };
 
 /// Of several GPUs nodes and sums are those of one rank, of the fullest replica and the slowest stage; `tokens_per_s` and

@@ -131,15 +131,27 @@ struct TrainingIteration::Builder {
     for (void** piece : {&projected, &last, &normed, &d_stream, &d_middle, &d_normed, &d_passed})
       *piece = mem.values(h);
     qkv = mem.values(q + 2 * kv);
-    dqkv = mem.values(q + 2 * kv);
-    dq = mem.values(q);
-    d_attended = mem.values(q);
-    dk = mem.values(kv);
-    dv = mem.values(kv);
-    d_act = mem.values(t * m.intermediate);
-    d_gate_up = mem.values(2 * t * m.intermediate);
     logits = mem.values(t * m.vocabulary);
-    backward_workspace = mem.add(static_cast<std::int64_t>(backward_workspace_bytes(backward_shape())), 1);
+    allocate_gradients(q, kv);
+  }
+
+  /// Of a layer's backward pass: the head's has read the logits' gradient by then, in whose place these lie while there is room.
+  void allocate_gradients(std::int64_t q, std::int64_t kv) {
+    char* at = static_cast<char*>(logits);
+    const char* end = at + 2 * t * m.vocabulary;
+    const auto take = [&](std::int64_t bytes) -> void* {
+      const std::int64_t whole = (bytes + static_cast<std::int64_t>(kAlignment) - 1) /
+                                 static_cast<std::int64_t>(kAlignment) * static_cast<std::int64_t>(kAlignment);
+      if (whole > end - at) return mem.add(bytes, 1);
+      at += whole;
+      return at - whole;
+    };
+    dqkv = take(2 * (q + 2 * kv));
+    for (void** piece : {&dq, &d_attended}) *piece = take(2 * q);
+    for (void** piece : {&dk, &dv}) *piece = take(2 * kv);
+    d_act = take(2 * t * m.intermediate);
+    d_gate_up = take(4 * t * m.intermediate);
+    backward_workspace = take(static_cast<std::int64_t>(backward_workspace_bytes(backward_shape())));
   }
 
   // --- operators ------------------------------------------------------------------------------------------------

@@ -77,9 +77,8 @@ std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types
     for (const LayerSpec& l : stack.kinds) {
       v.dropout = trains_with_dropout(l, stack.role);
       const double kept = stored_layer(l, v);
-      for (const Beside& beside :
-           {beside_scores(l, v), beside_dense(l, v), beside_experts(l, v), beside_experts_activation(l, v),
-            beside_first_norm(l, v, kept)}) {
+      for (const Beside& beside : {beside_scores(l, v), beside_dense(l, v), beside_experts(l, v),
+                                   beside_experts_activation(l, v), beside_first_norm(l, v, kept)}) {
         found.push_back({beside.bytes, beside.params, kept});
       }
     }

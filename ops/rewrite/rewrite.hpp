@@ -70,8 +70,8 @@ struct LaunchRule {
     Expression value;
   };
   std::string name;
-  const Operator* op = nullptr;  ///< null: the node's own, as it is
-  std::optional<DType> type{};   ///< where it is not the type of the node's operator
+  const Operator* op = nullptr;    ///< null: the node's own, as it is
+  std::optional<DType> type{};     ///< where it is not the type of the node's operator
   std::vector<Expression> lets{};  ///< worked out first, in their order: keys may name them behind all other names
   std::vector<KeyRule> keys{};
   bool in_call = false;               ///< the library's call that launches the product launches it too

@@ -119,9 +119,7 @@ TEST(Exchanges, PassesOfTwoMicroBatchesAreAskedForWhereTheyRunTogether) {
   w.parallel.zero = 0;
   w.parallel.expert = 8;
   w.training.micro_batch = 1;
-  const auto refused = [&](const Workload& asked) {
-    EXPECT_THROW(price(llm, asked, h100("megatron")), Error);
-  };
+  const auto refused = [&](const Workload& asked) { EXPECT_THROW(price(llm, asked, h100("megatron")), Error); };
   Workload one = w;
   one.training.micro_batch = 2;
   refused(one);
