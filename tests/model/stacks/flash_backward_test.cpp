@@ -68,9 +68,12 @@ TEST(FlashBackward, DeterministicGradientsHaveABufferForEachCta) {
   EXPECT_EQ(p.launches[3].demand.dram_read.in(units::B), sums);
   s.q_heads = s.kv_heads = 264;  // one CTA a head, which takes all blocks of keys
   const OpPrediction full = predict(s, machine);
-  EXPECT_EQ(full.launches[2].demand.plan.longest, 2 * 8 * 1024 / 64);
+  // two heads an SM, 8 blocks each of 16 tiles of queries, and what a block begins and ends with beside a tile
+  EXPECT_GE(full.launches[2].demand.plan.longest, 2 * 8 * 1024 / 64);
+  EXPECT_LE(full.launches[2].demand.plan.longest, 2 * 8 * (1024 / 64 + 1));
   s.dtype = DType::fp32;  // memory-efficient kernels, whose keys are one part then
   EXPECT_GT(predict(s, machine).time, full.time);
+  s.dtype = DType::bf16;
   EXPECT_THROW(predict(s, machine_of("h200_sxm")), NotModelled);
 }
 
