@@ -234,7 +234,7 @@ TEST(CardLaws, ABoardFedByItsSlotHasNoBurst) {
     EXPECT_LE(*burst.power, machines().gpu(card).tdp) << card;
     EXPECT_LT(burst.clock, machines().gpu(card).boost_clock) << card;
   }
-  EXPECT_GT(*on("l40", s).power, machines().gpu("l40").tdp) << "it has a connector";
+  EXPECT_GT(*on("rtx_6000_ada", s).power, machines().gpu("rtx_6000_ada").tdp) << "it has a connector";
 }
 
 /// What warpgroup instructions leave of a Hopper's peak within a launch is no share of mma.sync's: such a card takes none over, as an

@@ -48,13 +48,15 @@ struct Extra {
     const bool rounded = s.kv_dtype == DType::fp8 && bits(s.dtype) > 8;
     return rounded ? moved + storage(s.dtype, tokens * all) + storage(s.kv_dtype, tokens * all) : moved;
   }
-  /// Sums of dQ in fp32, cleared, written and read; each row's sum; dO once more; and, where query heads share keys, their
+  /// Sums of dQ in fp32, cleared, written and read, in as many buffers as there are CTAs a head where they are taken in one order; each row's sum; dO once more; and, where query heads share keys, their
   /// parts of dK and dV.
   Bytes operator()(const AttentionBackward& s) const {
     const double queries = real(s.batch * s.q_heads * s.q_len), keys = real(s.batch * s.kv_len * (s.qk_dim + s.v_dim));
     const Bytes parts = s.q_heads > s.kv_heads ? 2.0 * storage(s.dtype, real(s.q_heads) * keys) : Bytes{};
-    return (3 * 4 * queries * real(s.qk_dim) + 8 * queries) * units::B + storage(s.dtype, queries * real(s.v_dim)) +
-           parts;
+    const double heads = real(s.batch * s.q_heads),
+                 buffers = s.deterministic ? std::ceil(machine.rates().sm_count / heads) : 1;
+    return (3 * 4 * buffers * queries * real(s.qk_dim) + 8 * queries) * units::B +
+           storage(s.dtype, queries * real(s.v_dim)) + parts;
   }
   /// Half sectors at both ends of 256 bytes that begin within one, read and written. Our fused loss reads the logits once
   /// more for their gradient, and each row's losses, targets and log-sum-exp.
