@@ -120,8 +120,8 @@ struct GpuNumbers {
   DeviceMemory memory;
   GpuLinks links;
   Watts tdp, idle_power;
-  Seconds
-      cap_within;  ///< that the board takes to hold its cap, where that is known to be less than a short benchmark; 0: not on file
+  /// That the board takes to hold its cap, where that is known to be less than a short benchmark; 0: not on file.
+  Seconds cap_within;
 
   bool operator==(const GpuNumbers&) const = default;
 };
