@@ -79,10 +79,11 @@ double cycles_left_of(std::span<const LaunchPrediction> launches, const RunEnerg
                       Seconds at_usual) {
   const PowerScalars& p = *m.power;
   const double usual = 1 - p.skipped_cycles;
-  const Watts full = run_power(p, share, energy, at_usual);
   const bool tensor =
       std::any_of(launches.begin(), launches.end(), [](const auto& l) { return l.demand.tensor_clk > 0; });
-  if (!tensor || full <= p.skipped_more_from || p.skipped_per_W <= 0) return usual;
+  if (!tensor || p.skipped_per_W <= 0) return usual;
+  const Watts full = run_power(p, share, energy, at_usual);
+  if (full <= p.skipped_more_from) return usual;
   const Watts standing = settled_power(p, share, Watts{});
   constexpr int kBySlope = 6, kMostGuesses = 24;
   constexpr double kNear = 1e-5;

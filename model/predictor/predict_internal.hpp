@@ -14,7 +14,8 @@ struct Held {
   double share = 1;
 };
 
-/// Prices at the boost clock, whatever the cap. Of the options, the plans count. `priced_alone`: it is no part of a step.
+/// Prices at the boost clock, whatever the cap, and leaves conclude() to whoever settles the clock. Of the options, the plans
+/// count. `priced_alone`: it is no part of a step.
 void predict_op(const Op& op, const Machine& machine, GemmCache& cache, const Held& held, OpPrediction& out,
                 const PredictOptions& options = {}, bool priced_alone = false);
 
@@ -22,7 +23,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, const He
 bool sends_to_peers(const Op& op);
 bool sends_by_nvlink(const Op& op, const Rates& rates);
 
-/// What binds the op and how wide its band is, from its launches' times.
+/// What binds the op and how wide its band is, from its launches' times; nothing where it has none.
 void conclude(OpPrediction& op, const Machine& machine);
 
 /// One step: of a model, or of the operators that `out.graph` holds.

@@ -313,6 +313,7 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   if (out.graph.pipeline.stages > 1) exchange_beside(out, m, Stages::one);  // as at any other clock
   side_by_side.sends(out);
   if (m.power) settle(out, machine, options, side_by_side);
+  for (NodePrediction& n : out.nodes) conclude(n.op, machine);
   total(out, machine, options, fused_as_stack);
   widen_by_host(out, machine);
   widen_by_cards(out, machine);

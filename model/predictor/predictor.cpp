@@ -60,9 +60,8 @@ void Predictor::predict(const Op& op, const Machine& machine, OpPrediction& out,
   const Warmth warmth = options.warm ? Warmth::everything : Warmth::cold;
   const Rates& m = machine.rates();
   predict_op(op, machine, memory_->of(machine), {warmth}, out, options, true);
-  if (!m.power || (m.clock_mode == ClockMode::burst && m.clock_limit == 1)) return;
-  if (m.clock_mode == ClockMode::steady) settle(out, m);
-  else reprice(out, m, m.clock_limit);
+  if (m.power && m.clock_mode == ClockMode::steady) settle(out, m);
+  else if (m.power && m.clock_limit != 1) reprice(out, m, m.clock_limit);
   conclude(out, machine);
 }
 

@@ -180,7 +180,6 @@ void settle(StepPrediction& out, const Machine& machine, const RunOptions& optio
   if (std::all_of(shares.begin(), shares.end(), [](double s) { return s == 1; })) return;
   reprice(out, machine, options, side_by_side, shares);
   add_up_energy(out, m, shares);
-  for (NodePrediction& n : out.nodes) conclude(n.op, machine);
 }
 
 }  // namespace plumbline

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "model/schedule/zero_bubble.hpp"
@@ -119,12 +120,17 @@ class Waves {
     }
   }
 
+  /// Where the last turn ends.
   Seconds run() {
-    for (std::int64_t wave = 0; wave < micro_batches_; wave += kBeside) several(wave);
-    for (std::int64_t wave = micro_batches_; wave < micro_batches_ + count_; ++wave) {
-      backward(static_cast<std::size_t>(std::min(count_, micro_batches_ + count_ - wave)));
-    }
-    return *std::max_element(free_.begin(), free_.end());
+    follow(micro_batches_);
+    return drained(micro_batches_);
+  }
+
+  /// The same of so many micro-batches, no more than all, and of all.
+  std::pair<Seconds, Seconds> run_twice(std::int64_t fewer) {
+    follow(fewer);
+    const Seconds first = Waves(*this).drained(fewer);
+    return {first, run()};
   }
 
  private:
@@ -132,10 +138,24 @@ class Waves {
   /// works on the others' meanwhile.
   static constexpr std::int64_t kBeside = 4;
 
+  /// Waves up to `end`.
+  void follow(std::int64_t end) {
+    for (; wave_ < end; wave_ += kBeside) several(wave_, std::min(kBeside, end - wave_));
+    wave_ = end;
+  }
+
+  /// Behind the forward turns of so many micro-batches.
+  Seconds drained(std::int64_t micro_batches) {
+    for (std::int64_t wave = micro_batches; wave < micro_batches + count_; ++wave) {
+      backward(static_cast<std::size_t>(std::min(count_, micro_batches + count_ - wave)));
+    }
+    return *std::max_element(free_.begin(), free_.end());
+  }
+
   /// At a step each wave is at the stage behind the one that the wave behind it is at. From the step on at which the first wave
   /// has gradients to work on, all have.
-  void several(std::int64_t wave) {
-    const std::int64_t waves = std::min(kBeside, micro_batches_ - wave), gradients = count_ - wave;
+  void several(std::int64_t wave, std::int64_t waves) {
+    const std::int64_t gradients = count_ - wave;
     std::array<Seconds, kBeside> before{};  // when the stage in front ends its forward turn, by wave
     std::int64_t step = 0;
     if (waves == kBeside) {
@@ -170,15 +190,19 @@ class Waves {
   }
 
   std::int64_t micro_batches_, count_;
+  std::int64_t wave_ = 0;  ///< the next one
   std::vector<Seconds> forward_, backward_;
   std::vector<Seconds> free_;      ///< when a stage's last turn ends
   std::vector<Seconds> gradient_;  ///< and its last backward turn; of the one behind the last: 0
 };
 
+bool comes_in_waves(std::span<const StagePasses> stages, const PipelineOrder& order) {
+  return order.schedule == PipelineSchedule::one_f_one_b && order.chunks == 1 &&
+         order.micro_batches >= static_cast<std::int64_t>(stages.size());
+}
+
 Seconds taking_turns_time(std::span<const StagePasses> stages, const PipelineOrder& order) {
-  const bool waves = order.schedule == PipelineSchedule::one_f_one_b && order.chunks == 1 &&
-                     order.micro_batches >= static_cast<std::int64_t>(stages.size());
-  return waves ? Waves(stages, order.micro_batches).run() : Layout(stages, order).run();
+  return comes_in_waves(stages, order) ? Waves(stages, order.micro_batches).run() : Layout(stages, order).run();
 }
 
 }  // namespace
@@ -199,9 +223,16 @@ Seconds pipeline_time(std::span<const StagePasses> stages, const PipelineOrder& 
   if (groups <= 0 || few) return laid_out_time(stages, order);
   PipelineOrder some = order;
   some.micro_batches -= groups * count;
+  const auto longer_by = [groups](Seconds shorter, Seconds longer) {
+    return longer + static_cast<double>(groups) * (longer - shorter);
+  };
+  if (comes_in_waves(stages, some)) {
+    const auto [shorter, longer] = Waves(stages, some.micro_batches).run_twice(some.micro_batches - count);
+    return longer_by(shorter, longer);
+  }
   const Seconds longer = laid_out_time(stages, some);
   some.micro_batches -= count;
-  return longer + static_cast<double>(groups) * (longer - laid_out_time(stages, some));
+  return longer_by(laid_out_time(stages, some), longer);
 }
 
 }  // namespace plumbline

@@ -30,6 +30,7 @@ std::string_view base_precision(const Precision& precision) {
       fewest = differing;
       best = candidate;
     }
+    if (fewest == 0) break;
   }
   return best;
 }

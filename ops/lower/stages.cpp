@@ -1,4 +1,5 @@
 // Which segments each stage of a pipeline runs.
+#include <span>
 #include <vector>
 
 #include "ops/lower/parts.hpp"
@@ -45,7 +46,7 @@ bool turns_here(const Step& s, std::int64_t stage) {
 
 /// Repeats of the forward segments: what comes before the layers belongs to the first stage, what follows to the last. A
 /// stage of several chunks hands on behind each of them, the last one behind all but its last.
-void divide_forward(const Step& s, const Llm& llm, std::int64_t stage, std::vector<std::int64_t>& at) {
+void divide_forward(const Step& s, const Llm& llm, std::int64_t stage, std::span<std::int64_t> at) {
   const std::int64_t chunks = s.train() ? s.workload.training.chunks : 1, stages = stages_of(s);
   const bool first = stage == 0, last = stage + 1 == stages;
   const auto head = static_cast<std::size_t>(s.kind_segments.back().first) + 1;
@@ -60,11 +61,11 @@ void divide_forward(const Step& s, const Llm& llm, std::int64_t stage, std::vect
 }
 
 /// Backward segments run as often as their forward ones; gradients are handed to the stage before.
-void divide_backward(const Step& s, std::int64_t stage, std::vector<std::int64_t>& at) {
+void divide_backward(const Step& s, std::int64_t stage, std::span<const std::int64_t> updating,
+                     std::span<std::int64_t> at) {
   const std::vector<Segment>& segments = s.graph.segments;
   const std::int64_t chunks = s.workload.training.chunks;
   std::size_t update = 0;
-  const std::vector<std::int64_t> updating = updating_stages(s.workload);
   int sends = 0;
   while (segments[static_cast<std::size_t>(sends) + 1].forward < 0) ++sends;
   for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -105,13 +106,14 @@ void add_other_stages(Step& s) {
 }  // namespace
 
 void divide_among_stages(Step& s, const Llm& llm) {
+  const std::size_t segments = s.graph.segments.size(), stages = static_cast<std::size_t>(stages_of(s));
   std::vector<std::int64_t>& repeats = s.graph.pipeline.repeats;
-  repeats.clear();
-  for (std::int64_t stage = 0; stage < stages_of(s); ++stage) {
-    std::vector<std::int64_t> at(s.graph.segments.size());
-    divide_forward(s, llm, stage, at);
-    if (s.train()) divide_backward(s, stage, at);
-    repeats.insert(repeats.end(), at.begin(), at.end());
+  repeats.assign(stages * segments, 0);
+  const std::vector<std::int64_t> updating = updating_stages(s.workload);
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const std::span at = std::span(repeats).subspan(stage * segments, segments);
+    divide_forward(s, llm, static_cast<std::int64_t>(stage), at);
+    if (s.train()) divide_backward(s, static_cast<std::int64_t>(stage), updating, at);
   }
   if (s.train() && s.workload.training.two_stages()) add_other_stages(s);
 }

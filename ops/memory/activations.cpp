@@ -53,10 +53,8 @@ Bytes live_activations(const Llm& llm, const Workload& w, const Types& types) {
   return most * units::B;
 }
 
-namespace {
-
-/// Micro-batches whose activations a stage keeps at a time, in layers of all its chunks: all of them; as many as there are
-/// stages from it on; with chunks the forward passes that it makes ahead (model/schedule/training.cpp has the orders).
+/// In layers of all its chunks: all of them; as many as there are stages from it on; with chunks the forward passes that it
+/// makes ahead (model/schedule/training.cpp has the orders).
 double under_way(const Workload& w, const TrainingStage& stage) {
   const double all = d(stage.micro_batches), behind = d(stage.of - stage.number - 1), chunks = d(w.training.chunks);
   const double ahead =
@@ -71,6 +69,8 @@ double under_way(const Workload& w, const TrainingStage& stage) {
     default: return std::min(all, behind + 1 + ahead);
   }
 }
+
+namespace {
 
 /// In eager code, what a model with dropout keeps before and behind its layers: the embedding's mask; an encoder with
 /// such norms, with dropout or without, also the embedding's norm, and of the head's dense layer what its activation

@@ -268,6 +268,24 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   return away(need, w);
 }
 
+/// An inner stage of the layers that the one before it has, with no more micro-batches under way. (A rank of two stages has
+/// one of them at the other end.)
+bool needs_no_more(const Llm& llm, const Workload& w, std::int64_t rank) {
+  const Stage stage = stage_of_rank(w, rank), before{stage.number - 1, stage.of};
+  if (rank == 0 || before.first() || stage.last() || two_stages(w)) return false;
+  const std::vector<int>& kinds = llm.main().order;
+  const auto layers = static_cast<std::int64_t>(kinds.size());
+  const lowering::StageLayers own = lowering::stage_layers(layers, stage.of, stage.number);
+  const lowering::StageLayers others = lowering::stage_layers(layers, stage.of, before.number);
+  if (!std::equal(kinds.begin() + own.first, kinds.begin() + own.last, kinds.begin() + others.first,
+                  kinds.begin() + others.last)) {
+    return false;
+  }
+  const std::int64_t parts = lowering::micro_batches(w);
+  return w.phase != Phase::train || lowering::under_way(w, {stage.number, stage.of, parts}) <=
+                                        lowering::under_way(w, {before.number, stage.of, parts});
+}
+
 }  // namespace
 
 double local_params(const Llm& llm, const Workload& workload, std::int64_t stage) {
@@ -296,6 +314,7 @@ MemoryNeed memory_need(const Llm& llm, const Workload& w) {
   const Types t = lowering::types_of(llm, w);
   MemoryNeed most;
   for (std::int64_t i = 0; i < w.parallel.pipeline; ++i) {
+    if (needs_no_more(llm, w, i)) continue;
     const MemoryNeed need = need_of_stage(llm, w, t, stage_of_rank(w, i));
     if (i == 0 || need.total() > most.total()) most = need;
   }

@@ -13,6 +13,9 @@ struct TrainingStage {
   std::int64_t number = 0, of = 1, micro_batches = 1;
 };
 
+/// Micro-batches whose activations a stage keeps at a time.
+double under_way(const Workload& workload, const TrainingStage& stage);
+
 /// Most bytes alive at a time in a forward-only step; and the bytes that the layers of a stage keep for the backward pass
 /// of all micro-batches that are under way in it, `workload` being one micro-batch's.
 Bytes live_activations(const Llm& llm, const Workload& workload, const Types& types);

@@ -177,36 +177,43 @@ double Expression::operator()(std::span<const double> values) const {
     const Step& only = steps_.front();
     return only.kind == Kind::number ? only.number : values[only.name];
   }
-  // At each depth four wait: of a comparison, a sum, a product, a function. Each is written before it is read.
+  // At each depth four wait: of a comparison, a sum, a product, a function. Each is written before it is read. The reader has
+  // refused what nests deeper.
   std::array<double, 4 * kDeepest + 8> stack;  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  std::size_t top = 0;
+  double* top = stack.data();                  // behind the last that waits
   for (const Step& step : steps_) {
-    switch (step.kind) {
-      case Kind::number: stack.at(top++) = step.number; continue;
-      case Kind::name: stack.at(top++) = values[step.name]; continue;
-      case Kind::ceil: stack.at(top - 1) = std::ceil(stack.at(top - 1)); continue;
-      case Kind::floor: stack.at(top - 1) = std::floor(stack.at(top - 1)); continue;
-      case Kind::sqrt: stack.at(top - 1) = std::sqrt(stack.at(top - 1)); continue;
-      default: break;
+    if (step.kind == Kind::number || step.kind == Kind::name) {
+      *top++ = step.kind == Kind::number ? step.number : values[step.name];
+      continue;
     }
-    const double right = stack.at(--top);
-    double& left = stack.at(top - 1);
-    switch (step.kind) {
-      case Kind::add: left += right; break;
-      case Kind::subtract: left -= right; break;
-      case Kind::multiply: left *= right; break;
-      case Kind::divide: left /= right; break;
-      case Kind::min: left = std::min(left, right); break;
-      case Kind::less: left = left < right ? 1 : 0; break;
-      case Kind::at_most: left = left <= right ? 1 : 0; break;
-      case Kind::greater: left = left > right ? 1 : 0; break;
-      case Kind::at_least: left = left >= right ? 1 : 0; break;
-      case Kind::equal: left = left == right ? 1 : 0; break;
-      case Kind::unequal: left = left != right ? 1 : 0; break;
-      default: left = std::max(left, right); break;
+    const double right = top[-1];
+    if (step.kind == Kind::ceil || step.kind == Kind::floor || step.kind == Kind::sqrt) {
+      top[-1] = step.kind == Kind::ceil    ? std::ceil(right)
+                : step.kind == Kind::floor ? std::floor(right)
+                                           : std::sqrt(right);
+      continue;
     }
+    --top;
+    top[-1] = combined(step.kind, top[-1], right);
   }
   return stack[0];
+}
+
+double Expression::combined(Kind kind, double left, double right) {
+  switch (kind) {
+    case Kind::add: return left + right;
+    case Kind::subtract: return left - right;
+    case Kind::multiply: return left * right;
+    case Kind::divide: return left / right;
+    case Kind::min: return std::min(left, right);
+    case Kind::less: return left < right ? 1 : 0;
+    case Kind::at_most: return left <= right ? 1 : 0;
+    case Kind::greater: return left > right ? 1 : 0;
+    case Kind::at_least: return left >= right ? 1 : 0;
+    case Kind::equal: return left == right ? 1 : 0;
+    case Kind::unequal: return left != right ? 1 : 0;
+    default: return std::max(left, right);
+  }
 }
 
 std::string with_names_replaced(std::string_view text, std::span<const std::string_view> names,

@@ -50,6 +50,7 @@ class Expression {
     equal,
     unequal
   };
+  static double combined(Kind kind, double left, double right);
   struct Step {
     Kind kind = Kind::number;
     double number = 0;

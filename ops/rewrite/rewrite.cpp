@@ -245,9 +245,9 @@ class Rewriting {
     constexpr std::size_t kLaunchesOfNode = 4;  // so many that the list is seldom moved
     graph.nodes.reserve(kLaunchesOfNode * before_.size());
     last_of_.resize(before_.size(), -1);
+    const NodeRule::Source source{asked.model_type, asked.activation};
     for (const NodeRule& rule : rewrites.rules) {
-      const NodeRule::Source source{asked.model_type, asked.activation};
-      if (rule.is_for(source, asked.decode(), asked.autocast)) rules_.push_back(&rule);
+      if (rule.is_for(source, asked.decode(), asked.autocast)) rules_[pass_index(rule.pass)].push_back(&rule);
     }
   }
 
@@ -300,25 +300,48 @@ class Rewriting {
     std::string_view name = node.name;
     if (node.again && name.ends_with(kAgain)) name.remove_suffix(kAgain.size());
     const std::string_view op = op_name(node.op);
+    const std::vector<const NodeRule*>& rules = rules_[pass_index(in)];
     const auto found =
-        std::find_if(rules_.begin(), rules_.end(), [&](const NodeRule* each) { return each->is_for(name, op, in); });
-    return found == rules_.end() ? nullptr : *found;
+        std::find_if(rules.begin(), rules.end(), [&](const NodeRule* each) { return each->is_for(name, op, in); });
+    return found == rules.end() ? nullptr : *found;
+  }
+
+  static std::size_t pass_index(Pass pass) { return static_cast<std::size_t>(pass); }
+
+  /// A launch of a rule, as it comes out for an operator.
+  struct Launch {
+    std::int64_t times = 0;
+    Op op;
+  };
+
+  /// The rule's launches for the operator of `source`, in their order.
+  std::span<const Launch> worked_out(const NodeRule& rule, const Node& source) {
+    for (const Worked& each : worked_) {
+      if (each.rule == &rule && each.source->op == source.op) return of(each);
+    }
+    worked_.push_back({&rule, &source, launches_.size()});
+    values_of(source.op, asked_, values_);
+    for (const LaunchRule& launch : rule.launches) {
+      const std::int64_t times = times_of(launch, source, values_);
+      launches_.push_back({times, times == 0 ? source.op : launch_of(launch, source, values_)});
+    }
+    return of(worked_.back());
   }
 
   void launches(const NodeRule& rule, const Node& node, const Node& source, std::array<int, 2> waits, std::size_t i) {
-    values_of(source.op, asked_, values_);
     if (rule.lists > 0) {
       ++graph_.eager.walks;
       graph_.eager.lists += rule.lists;
     }
-    for (const LaunchRule& launch : rule.launches) {
+    const std::span<const Launch> worked = worked_out(rule, source);
+    for (std::size_t k = 0; k < worked.size(); ++k) {
+      const LaunchRule& launch = rule.launches[k];
       if (i == ending_.product && (launch.op == nullptr || launch.op->name == "gemm")) return;
       if (i == ending_.product && launch.in_call) continue;
-      const std::int64_t times = times_of(launch, source, values_);
-      if (times == 0) continue;
+      if (worked[k].times == 0) continue;
       Node& made = graph_.nodes.emplace_back(node);
-      made.count = node.count * times;
-      made.op = launch_of(launch, source, values_);
+      made.count = node.count * worked[k].times;
+      made.op = worked[k].op;
       made.name = names_.name(source.name, rule.pass == Pass::backward, launch.name);
       if (launch.op != nullptr) made.role = NodeRole::plain;
       made.launch = true;
@@ -335,8 +358,19 @@ class Rewriting {
   const Rewrites& rewrites_;
   const Asked& asked_;
   KeptNames names_;
-  std::vector<const NodeRule*> rules_;  // those of this step and model, in their order
+  std::array<std::vector<const NodeRule*>, 3> rules_;  // those of this step and model by their pass, in their order
   std::vector<Node> before_;
+  // Layers have alike norms, and what is computed again is what was computed before.
+  struct Worked {
+    const NodeRule* rule;
+    const Node* source;  // of before_
+    std::size_t first;   // of launches_
+  };
+  std::span<const Launch> of(const Worked& each) const {
+    return std::span(launches_).subspan(each.first, each.rule->launches.size());
+  }
+  std::vector<Worked> worked_;
+  std::vector<Launch> launches_;
   std::vector<int> last_of_;  // the launch that a node's followers wait for
   std::vector<double> values_;
   Ending ending_;
