@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <mutex>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
@@ -188,48 +189,90 @@ NodeRule read_rule(const JsonValue& value, const Kernels& kernels) {
 constexpr const char* kPart = "launches";  // of the data folder
 constexpr int kDeepest = 4;                // files behind one another
 
-JsonDocument read_named(const JsonValue& value) {
+/// The rules of a file, then those of the file that it stands before, whose kernels it may name; and how many files that is.
+struct LaunchFile {
+  Kernels kernels;
+  Rewrites rewrites;
+  int files = 1;
+};
+
+std::shared_ptr<const LaunchFile> read_named(const JsonValue& value, int depth);
+
+LaunchFile read_launch_file(const JsonValue& root, int depth) {
+  root.refuse_unknown_keys({"schema", "title", "note", "held", "ties", "stops_early", "before", "kernels", "launches"});
+  if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
+  LaunchFile file;
+  std::shared_ptr<const LaunchFile> next;
+  if (root.has("before")) {
+    if (depth == kDeepest) root.at("before").fail("expected at most 4 files behind one another");
+    next = read_named(root.at("before"), depth + 1);
+    file.files += next->files;
+  }
+  read_kernels(root, file.kernels);
+  // its own go before those of the same name
+  if (next) file.kernels.insert(next->kernels.begin(), next->kernels.end());
+  for (const JsonValue& value : root.at("launches").elements()) {
+    file.rewrites.rules.push_back(read_rule(value, file.kernels));
+  }
+  if (next) {
+    std::vector<NodeRule>& rules = file.rewrites.rules;
+    rules.insert(rules.end(), next->rewrites.rules.begin(), next->rewrites.rules.end());
+  }
+  file.rewrites.held = words_in(root, "held");
+  file.rewrites.ties = words_in(root, "ties");
+  if (root.has("stops_early")) file.rewrites.stops_early = root.at("stops_early").as_bool();
+  return file;
+}
+
+/// Files of launches that were read, by path: the longest one stands behind five of the stacks, all of which a prediction may
+/// compare (advice).
+class ReadFiles {
+ public:
+  /// Null where it was not read.
+  std::shared_ptr<const LaunchFile> find(const std::string& path) {
+    const std::scoped_lock lock(mutex_);
+    const auto known = files_.find(path);
+    return known == files_.end() ? nullptr : known->second;
+  }
+  void keep(const std::string& path, std::shared_ptr<const LaunchFile> file) {
+    const std::scoped_lock lock(mutex_);
+    files_.emplace(path, std::move(file));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const LaunchFile>> files_;
+};
+
+ReadFiles& read_files() {
+  static ReadFiles files;
+  return files;
+}
+
+/// As the file at that depth, from 1. One that was read is read again where too many stand behind it, for the message.
+std::shared_ptr<const LaunchFile> read_named(const JsonValue& value, int depth) {
   const std::string name = value.as_string();
   const std::vector<std::string> known = data_names(kPart);
   if (std::find(known.begin(), known.end(), name) == known.end()) {
     value.fail("expected a file of " + std::string(kPart) + ", found '" + name + "'" + did_you_mean(name, known));
   }
-  return JsonDocument::read_file(data_folder() + "/" + kPart + "/" + name + ".json");
-}
-
-/// The rules of a file, then those of the file that it stands before, whose kernels it may name.
-void read_file_rules(const JsonValue& root, int depth, Kernels& kernels, Rewrites& rewrites) {
-  root.refuse_unknown_keys({"schema", "title", "note", "held", "ties", "stops_early", "before", "kernels", "launches"});
-  if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
-  Rewrites later;
-  Kernels theirs;
-  if (root.has("before")) {
-    if (depth == kDeepest) root.at("before").fail("expected at most 4 files behind one another");
-    const JsonDocument next = read_named(root.at("before"));
-    read_file_rules(next.root(), depth + 1, theirs, later);
-  }
-  read_kernels(root, kernels);
-  kernels.merge(theirs);  // its own go before those of the same name
-  for (const JsonValue& value : root.at("launches").elements()) rewrites.rules.push_back(read_rule(value, kernels));
-  rewrites.rules.insert(rewrites.rules.end(), later.rules.begin(), later.rules.end());
+  const std::string path = data_folder() + "/" + kPart + "/" + name + ".json";
+  const std::shared_ptr<const LaunchFile> before = read_files().find(path);
+  if (before && depth + before->files - 1 <= kDeepest) return before;
+  const JsonDocument document = JsonDocument::read_file(path);
+  auto file = std::make_shared<const LaunchFile>(read_launch_file(document.root(), depth));
+  read_files().keep(path, file);
+  return file;
 }
 
 }  // namespace
 
-Rewrites parse_rewrites(const JsonValue& root) {
-  Kernels kernels;
-  Rewrites rewrites;
-  read_file_rules(root, 1, kernels, rewrites);
-  rewrites.held = words_in(root, "held");
-  rewrites.ties = words_in(root, "ties");
-  if (root.has("stops_early")) rewrites.stops_early = root.at("stops_early").as_bool();
-  return rewrites;
-}
+Rewrites parse_rewrites(const JsonValue& root) { return read_launch_file(root, 1).rewrites; }
 
 std::shared_ptr<const Rewrites> read_rewrites(const JsonValue& stack, std::string_view key) {
   if (!stack.find_string(key)) return nullptr;
-  const JsonDocument document = read_named(stack.at(key));
-  return std::make_shared<Rewrites>(parse_rewrites(document.root()));
+  const std::shared_ptr<const LaunchFile> file = read_named(stack.at(key), 1);
+  return {file, &file->rewrites};
 }
 
 }  // namespace plumbline
