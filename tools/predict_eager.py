@@ -30,7 +30,7 @@ import convert_training_traces
 import trace_training_models
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor",
+OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "loop": "adamw-loop", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor",
               "muon": "muon", "adam8bit": "adam8bit"}
 
 

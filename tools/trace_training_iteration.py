@@ -124,7 +124,7 @@ def shared_optimizer(name, parameters):
 
 
 def optimizer_of(name, parameters, shared=False):
-    """AdamW, fused or as lists of tensors, or another of torch.optim by lists of tensors; a tensor at a time Adafactor as it
+    """AdamW, fused, as lists of tensors or a tensor at a time (`loop`), or another of torch.optim by lists of tensors; a tensor at a time Adafactor as it
     comes by itself, and bitsandbytes' AdamW8bit. `shared`: between the ranks (ZeRO-1)."""
     if shared:
         return shared_optimizer(name, parameters)
@@ -137,7 +137,8 @@ def optimizer_of(name, parameters, shared=False):
     if name == "adam8bit":
         import bitsandbytes
         return bitsandbytes.optim.AdamW8bit(parameters, lr=1e-5)
-    return torch.optim.AdamW(parameters, lr=1e-5, **({"fused": True} if name == "fused" else {"foreach": True}))
+    how = {"fused": {"fused": True}, "loop": {"foreach": False}}.get(name, {"foreach": True})
+    return torch.optim.AdamW(parameters, lr=1e-5, **how)
 
 
 class Iteration:
