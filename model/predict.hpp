@@ -183,9 +183,19 @@ struct StepPrediction;
 /// That of its graph; kWaitingSteps where a framework's host, whose time a launch the stack names, is what it waits for.
 std::string_view step_kind(const StepPrediction& step);
 
+/// What a stage that trains takes for its turns, as its schedule lays them out. Of a rank that holds two stages a turn is one
+/// stage's, the mean of both; `both`: a forward and a backward pass together.
+struct StageTurns {
+  Seconds forward, backward, both;
+  Seconds weights;                        ///< of `backward`: gradients of weights
+  Seconds forward_sends, backward_sends;  ///< of those: handing on
+  Seconds sums, update, gathers;  ///< once an iteration, behind the passes of all: replicas' exchanges, the rest
+};
+
 /// What a stage of a pipeline takes for one micro-batch; `sends`: handing it on, where that is not in `time`.
 struct StageTime {
   Seconds time, sends;
+  StageTurns turns;  ///< of training
 };
 
 /// The stages of a pipeline beside its slowest one.
@@ -203,8 +213,10 @@ struct StepPrediction {
   Graph graph;
   std::vector<NodePrediction> nodes;
   Seconds latency, low, high;  ///< one step
-  /// Collectives and hand-overs between stages: what the step waits for, and what runs beside other operators.
+  /// Collectives, hand-overs between stages and copies to and from the host: what the step waits for, and what runs beside
+  /// other operators.
   Seconds network_exposed, network_hidden;
+  Seconds host_exposed, host_hidden;  ///< of those, copies to and from the host
   bool waits_for_host =
       false;  ///< the GPU is idle while the stack's host, which has its own time a launch, makes the next
   bool host_measured = false;  ///< that host's time a launch is the machine's own (--host), not the stack's

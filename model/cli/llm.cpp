@@ -51,11 +51,6 @@ void refuse_idle_flags(const LlmFlags& f, const Llm& llm) {
   if (f.top > 0 && f.output.format != Format::table) {
     throw BadInput("--top: expected it with --format table; " + format + " has every operator");
   }
-  const bool stages = f.asked.workload.parallel.pipeline > 1;
-  if (f.asked.phase == AskedPhase::train && f.output.format == Format::trace && stages) {
-    throw NotModelled(
-        "--format trace: the trace of a pipeline that trains is not drawn yet; expected table, json or csv");
-  }
   const bool of_a_step = f.output.format == Format::trace || f.output.format == Format::profiler;
   if (f.asked.phase == AskedPhase::generate && of_a_step) {
     throw BadInput("--format " + format + ": expected table, json, csv or html with --phase generate");

@@ -12,20 +12,25 @@
 #include "model/report/json_parts.hpp"
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
+#include "model/report/trace_parts.hpp"
 #include "model/words.hpp"
 #include "ops/table/text.hpp"
 
 namespace plumbline {
-namespace {
 
-/// Whole nanoseconds, in us: viewers count in them, and slices that share an edge must share it to the digit to nest.
-double edge(Seconds at) { return std::round(at.in(units::ns)) / 1e3; }
-
-Json slice(std::string name, std::string_view category, Seconds start, Seconds end, int stream, int process = 0) {
+Json slice(std::string name, std::string_view category, Seconds start, Seconds end, int stream, int process) {
   const double from = std::round(start.in(units::ns)), to = std::round(end.in(units::ns));
   return {{"name", std::move(name)},  {"cat", category}, {"ph", "X"},    {"ts", from / 1e3},
           {"dur", (to - from) / 1e3}, {"pid", process},  {"tid", stream}};
 }
+
+Json name_of_row(const char* what, int process, int stream, const std::string& text) {
+  return {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", stream}, {"args", {{"name", text}}}};
+}
+
+namespace {
+
+double edge(Seconds at) { return std::round(at.in(units::ns)) / 1e3; }
 
 /// Executions of a node in one repetition of its segment.
 double times(const NodePrediction& n, const Segment& segment) {
@@ -90,7 +95,7 @@ void add_stage(const StepReport& r, std::size_t stage, std::vector<Seconds>& rea
   const int process = static_cast<int>(stage) + 1;
   const std::string title =
       "stage " + std::to_string(stage) + (static_cast<std::int64_t>(stage) == step.stage ? ", the slowest" : "");
-  events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", title}}}});
+  events.push_back(name_of_row("process_name", process, 0, title));
   const auto parts = static_cast<double>(ready.size());
   Seconds free;
   for (std::size_t m = 0; m < ready.size(); ++m) {
@@ -107,6 +112,7 @@ void add_stage(const StepReport& r, std::size_t stage, std::vector<Seconds>& rea
 }
 
 void add_stages(const StepReport& r, Json& events) {
+  if (r.workload.phase == Phase::train) return add_training_stages(r, events);
   std::vector<Seconds> ready(static_cast<std::size_t>(r.step.graph.pipeline.micro_batches));
   for (std::size_t stage = 0; stage < r.step.stages.each.size(); ++stage) add_stage(r, stage, ready, events);
 }
@@ -127,12 +133,14 @@ void add_power(const StepPrediction& step, Json& events) {
       }
     }
   }
-  if (step.waiting_power) events.push_back(counter(end, *step.waiting_power));
+  if (!step.waiting_power) return;
+  events.push_back(counter(end, *step.waiting_power));
+  if (step.bubble > Seconds{}) events.push_back(counter(step.latency, *step.waiting_power));
 }
 
 void add_names(const StepReport& r, Json& events) {
   const auto named = [&](const char* what, int stream, const std::string& text) {
-    events.push_back({{"name", what}, {"ph", "M"}, {"pid", 0}, {"tid", stream}, {"args", {{"name", text}}}});
+    events.push_back(name_of_row(what, 0, stream, text));
   };
   named("process_name", 0, r.machine.gpu().title);
   std::set<int> streams{0};
@@ -175,6 +183,9 @@ std::string step_trace(const StepReport& r) {
   events.push_back(step_slice(r));
   Seconds now;
   for (const Segment& segment : r.step.graph.segments) add_segment(r.step, segment, now, events);
+  if (r.step.bubble > Seconds{}) {
+    events.push_back(slice("waits for other stages", "wait", now, r.step.latency, overlaps(r.step) ? kLayerTrack : 0));
+  }
   add_stages(r, events);
   add_power(r.step, events);
   return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

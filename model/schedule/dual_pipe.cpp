@@ -64,12 +64,13 @@ std::vector<DualTurn> turns_of(std::int64_t rank, std::int64_t ranks, std::int64
 class DualLayout {
  public:
   DualLayout(std::span<const DualPasses> ranks, std::int64_t micro_batches)
-      : passes_(ranks), count_(static_cast<std::int64_t>(ranks.size())) {
+      : passes_(ranks), count_(static_cast<std::int64_t>(ranks.size())), micro_batches_(micro_batches) {
     ranks_.resize(ranks.size());
     for (std::int64_t r = 0; r < count_; ++r) at(r).turns = turns_of(r, count_, micro_batches);
   }
 
-  Seconds run() {
+  Seconds run(std::vector<PipelineTurn>* told = nullptr) {
+    told_ = told;
     for (bool moved = true; moved;) {
       moved = false;
       for (std::int64_t r = 0; r < count_; ++r) {
@@ -82,11 +83,18 @@ class DualLayout {
   }
 
  private:
+  /// Gradients of weights, of which micro-batch of its direction and of which stage.
+  struct PutOff {
+    std::int64_t micro_batch;
+    int stage;
+  };
   struct Rank {
     std::vector<DualTurn> turns;
     std::size_t next = 0;
     Seconds free;
     std::array<std::vector<Seconds>, 2> forward_ends, backward_ends;  ///< by the direction of micro-batches
+    std::vector<PutOff> put_off;
+    std::size_t made_up = 0;  ///< of those
   };
 
   Rank& at(std::int64_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -107,6 +115,39 @@ class DualLayout {
     return done.size() < from->size() ? std::optional((*from)[done.size()]) : std::nullopt;
   }
 
+  /// Passes of a stage that are done.
+  std::int64_t of(const std::array<std::vector<Seconds>, 2>& ends, std::int64_t number, int stage) const {
+    return static_cast<std::int64_t>(ends[direction(number, stage)].size());
+  }
+
+  /// A turn that is about to be counted.
+  void tell(std::int64_t number, const DualTurn& turn, Seconds begin) {
+    Rank& rank = at(number);
+    PipelineTurn out{TurnKind::weights, number, 0, 0, -1, begin, rank.free};
+    if (turn.weights) {
+      const PutOff& made = rank.put_off[rank.made_up++];
+      out.micro_batch = counted(made.micro_batch, number, made.stage);
+      out.chunk = made.stage;
+    } else if (turn.forward >= 0) {
+      out.kind = turn.backward >= 0 ? TurnKind::both : TurnKind::forward;
+      out.micro_batch = counted(of(rank.forward_ends, number, turn.forward), number, turn.forward);
+      out.chunk = turn.forward;
+      if (turn.backward >= 0) {
+        out.backward = counted(of(rank.backward_ends, number, turn.backward), number, turn.backward);
+      }
+    } else {
+      out.kind = turn.put_off ? TurnKind::inputs : TurnKind::backward;
+      out.micro_batch = counted(of(rank.backward_ends, number, turn.backward), number, turn.backward);
+      out.chunk = turn.backward;
+    }
+    told_->push_back(out);
+  }
+
+  /// Among those of both ends.
+  std::int64_t counted(std::int64_t micro_batch, std::int64_t number, int stage) const {
+    return micro_batch + (direction(number, stage) == 1 ? micro_batches_ / 2 : 0);
+  }
+
   bool take_turn(std::int64_t number) {
     Rank& rank = at(number);
     if (rank.next == rank.turns.size()) return false;
@@ -125,15 +166,18 @@ class DualLayout {
                          : turn.forward >= 0 && turn.backward >= 0 ? takes.both
                          : turn.forward >= 0                       ? takes.forward
                                                                    : alone);
+    if (told_ != nullptr) tell(number, turn, begin);
     if (turn.forward >= 0) rank.forward_ends[direction(number, turn.forward)].push_back(rank.free);
     if (turn.backward >= 0) rank.backward_ends[direction(number, turn.backward)].push_back(rank.free);
+    if (turn.put_off) rank.put_off.push_back({of(rank.backward_ends, number, turn.backward) - 1, turn.backward});
     ++rank.next;
     return true;
   }
 
   std::span<const DualPasses> passes_;
-  std::int64_t count_;
+  std::int64_t count_, micro_batches_;
   std::vector<Rank> ranks_;
+  std::vector<PipelineTurn>* told_ = nullptr;
 };
 
 }  // namespace
@@ -146,6 +190,12 @@ Seconds dual_pipe_time(std::span<const DualPasses> ranks, std::int64_t micro_bat
   return longer + static_cast<double>(micro_batches - some) / static_cast<double>(count) * (longer - shorter);
 }
 
+std::vector<PipelineTurn> dual_pipe_turns(std::span<const DualPasses> ranks, std::int64_t micro_batches) {
+  std::vector<PipelineTurn> turns;
+  DualLayout(ranks, micro_batches).run(&turns);
+  return turns;
+}
+
 double passes_together(std::int64_t ranks, std::int64_t micro_batches) {
   double least = 1;
   for (std::int64_t rank = 0; rank < ranks / 2; ++rank) {
@@ -156,10 +206,29 @@ double passes_together(std::int64_t ranks, std::int64_t micro_batches) {
   return least;
 }
 
+namespace {
+
+std::vector<DualPasses> mirrored(std::span<const DualPasses> ranks) {
+  std::vector<DualPasses> all(ranks.begin(), ranks.end());
+  all.insert(all.end(), ranks.rbegin(), ranks.rend());
+  return all;
+}
+
+}  // namespace
+
 Seconds dual_pipe_v_time(std::span<const DualPasses> ranks, std::int64_t micro_batches) {
-  std::vector<DualPasses> mirrored(ranks.begin(), ranks.end());
-  mirrored.insert(mirrored.end(), ranks.rbegin(), ranks.rend());
-  return dual_pipe_time(mirrored, 2 * micro_batches);
+  return dual_pipe_time(mirrored(ranks), 2 * micro_batches);
+}
+
+std::vector<PipelineTurn> dual_pipe_v_turns(std::span<const DualPasses> ranks, std::int64_t micro_batches) {
+  std::vector<PipelineTurn> turns = dual_pipe_turns(mirrored(ranks), 2 * micro_batches);
+  const auto count = static_cast<std::int64_t>(ranks.size());
+  std::erase_if(turns, [count](const PipelineTurn& turn) { return turn.stage >= count; });
+  for (PipelineTurn& turn : turns) {  // what comes from the other end there has come back
+    turn.micro_batch %= micro_batches;
+    if (turn.backward >= 0) turn.backward %= micro_batches;
+  }
+  return turns;
 }
 
 double passes_together_in_v(std::int64_t ranks, std::int64_t micro_batches) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "model/schedule/training.hpp"
 #include "ops/graph/graph.hpp"
@@ -24,6 +25,10 @@ struct DualPasses {
 /// (table 2 of the report). Of many micro-batches those in the middle take as long as the last of some.
 Seconds dual_pipe_time(std::span<const DualPasses> ranks, std::int64_t micro_batches);
 
+/// The turns that this time is the end of, all of them laid out. Micro-batches that enter at the last rank come behind the
+/// others in number.
+std::vector<PipelineTurn> dual_pipe_turns(std::span<const DualPasses> ranks, std::int64_t micro_batches);
+
 /// Share of a rank's passes that run with another one, of the rank that has fewest.
 double passes_together(std::int64_t ranks, std::int64_t micro_batches);
 
@@ -31,6 +36,7 @@ double passes_together(std::int64_t ranks, std::int64_t micro_batches);
 /// first stages to the last rank and through their second ones back. A rank's turns are those of DualPipe's rank in its place
 /// over twice the ranks and twice the micro-batches: what would come from the other end there comes back here.
 Seconds dual_pipe_v_time(std::span<const DualPasses> ranks, std::int64_t micro_batches);
+std::vector<PipelineTurn> dual_pipe_v_turns(std::span<const DualPasses> ranks, std::int64_t micro_batches);
 double passes_together_in_v(std::int64_t ranks, std::int64_t micro_batches);
 
 }  // namespace plumbline

@@ -1,6 +1,7 @@
 #include "model/schedule/pipeline.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "arch/gpu/peaks.hpp"
@@ -31,6 +32,17 @@ void add_work(StageSum& sum, const NodePrediction& n, double count, bool once, c
   (once ? sum.once_needed : sum.needed) += (1 - computed_again(*n.node)) * work;
 }
 
+/// What is handed on, and what is done once an iteration.
+void add_turns(StageTurns& turns, const NodePrediction& n, Seconds time, bool once) {
+  if (!once) {
+    if (hands_over(n.node->op)) (n.node->pass == Pass::forward ? turns.forward_sends : turns.backward_sends) += time;
+    return;
+  }
+  const auto* collective = std::get_if<Collective>(&n.node->op);
+  if (collective == nullptr) turns.update += time;
+  else (collective->kind == CollectiveKind::all_gather ? turns.gathers : turns.sums) += time;
+}
+
 /// Of one micro-batch.
 StageSum sum_of(const StepPrediction& step, const GpuNumbers& gpu, std::int64_t stage) {
   const PipelineStages& pipeline = step.graph.pipeline;
@@ -38,6 +50,7 @@ StageSum sum_of(const StepPrediction& step, const GpuNumbers& gpu, std::int64_t 
   for (const NodePrediction& n : step.nodes) {
     const auto segment = static_cast<std::size_t>(n.node->segment);
     const std::int64_t count = pipeline.repeat(stage, segment, step.graph.segments.size());
+    add_turns(sum.turns, n, static_cast<double>(count) * n.on_path(), step.graph.segments[segment].once);
     add_work(sum, n, static_cast<double>(count), step.graph.segments[segment].once, gpu);
     if (step.graph.segments[segment].once) {
       sum.once += static_cast<double>(count) * n.on_path();
@@ -132,14 +145,19 @@ bool hands_over(const Op& op) {
 namespace {
 
 /// DualPipe, of passes as they would be alone; what two together gain they gain in `together` of all.
-Seconds dual_time(const std::vector<StageSum>& ranks, const PipelineStages& pipeline) {
+Seconds dual_time(std::vector<StageSum>& ranks, const PipelineStages& pipeline) {
   const bool v = pipeline.schedule == PipelineSchedule::dual_pipe_v;
   const double together = v ? passes_together_in_v(pipeline.stages, pipeline.micro_batches)
                             : passes_together(pipeline.stages, pipeline.micro_batches);
   std::vector<DualPasses> passes;
-  for (const StageSum& s : ranks) {  // of two stages: each pass is a half
+  for (StageSum& s : ranks) {  // of two stages: each pass is a half
     const Seconds forward = 0.5 * (s.forward + s.beside_forward), whole = 0.5 * (s.time + s.beside);
     passes.push_back({forward, whole - forward, 0.5 * s.weights, whole - 0.5 / together * s.beside});
+    StageTurns& turns = s.turns;
+    std::tie(turns.forward, turns.backward, turns.weights, turns.both) =
+        std::tie(passes.back().forward, passes.back().backward, passes.back().weights, passes.back().both);
+    turns.forward_sends = 0.5 * turns.forward_sends;
+    turns.backward_sends = 0.5 * turns.backward_sends;
   }
   return v ? dual_pipe_v_time(passes, pipeline.micro_batches) : dual_pipe_time(passes, pipeline.micro_batches);
 }
@@ -160,15 +178,17 @@ void compare_work(StepPrediction& step, const std::vector<StageSum>& stages) {
 }
 
 /// Of training: what each stage is busy for, and the whole.
-void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>& stages) {
+void keep_slowest_of_training(StepPrediction& step, std::vector<StageSum>& stages) {
   const PipelineStages& pipeline = step.graph.pipeline;
   const auto parts = static_cast<double>(pipeline.turns());
   std::vector<StagePasses> passes;
   Seconds once, most, all;
   Joules energy, of_slowest;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    const StageSum& s = stages[i];
+    StageSum& s = stages[i];
     passes.push_back({s.forward, s.time - s.forward, s.weights});
+    std::tie(s.turns.forward, s.turns.backward, s.turns.weights) =
+        std::tie(passes.back().forward, passes.back().backward, passes.back().weights);
     once = std::max(once, s.once);
     const Seconds busy = parts * s.time + s.once;
     const Joules drawn = parts * s.energy + s.once_energy;
@@ -187,6 +207,7 @@ void keep_slowest_of_training(StepPrediction& step, const std::vector<StageSum>&
   step.stages.all_busy = all / most;
   step.stages.all_energy = of_slowest > Joules{} ? energy / of_slowest : step.stages.all_busy;
   compare_work(step, stages);
+  step.stages.each.insert(step.stages.each.end(), stages.begin(), stages.end());
 }
 
 }  // namespace
@@ -195,9 +216,8 @@ void keep_slowest_stage(StepPrediction& step, const GpuNumbers& gpu, Phase phase
   const PipelineStages& pipeline = step.graph.pipeline;
   step.stages.each.clear();
   if (pipeline.stages == 1) return;
-  const std::vector<StageSum> sums = sums_of_stages(step, gpu);
+  std::vector<StageSum> sums = sums_of_stages(step, gpu);
   if (phase == Phase::train) {
-    step.stages.each.insert(step.stages.each.end(), sums.begin(), sums.end());
     keep_slowest_of_training(step, sums);
     return keep(step, step.stage);
   }

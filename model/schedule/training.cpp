@@ -16,8 +16,9 @@ constexpr std::int64_t kMostTurns = 8000;
 /// Each stage's turns one after the other, as soon as what they work on is there.
 class Layout {
  public:
-  Layout(std::span<const StagePasses> stages, const PipelineOrder& order)
-      : order_(order),
+  Layout(std::span<const StagePasses> stages, const PipelineOrder& order, std::vector<PipelineTurn>* told = nullptr)
+      : told_(told),
+        order_(order),
         count_(static_cast<std::int64_t>(stages.size())),
         turns_(order.micro_batches * order.chunks),
         ends_(static_cast<std::size_t>(2 * turns_ * count_), Seconds{-1.0 * units::s}) {
@@ -79,8 +80,13 @@ class Layout {
     }
     const Seconds from = ready(forward, number, chunk, part);
     if (from < Seconds{}) return false;
-    stage.free = std::max(stage.free, from) + (forward ? stage.forward : stage.backward);
+    const Seconds begin = std::max(stage.free, from);
+    stage.free = begin + (forward ? stage.forward : stage.backward);
     end(forward, number, chunk, part) = stage.free;
+    if (told_ != nullptr) {
+      const TurnKind kind = forward ? TurnKind::forward : TurnKind::backward;
+      told_->push_back({kind, number, part, chunk, -1, begin, stage.free});
+    }
     ++(forward ? stage.forwards : stage.backwards);
     return true;
   }
@@ -96,6 +102,7 @@ class Layout {
     return end(true, stage, chunk, part);
   }
 
+  std::vector<PipelineTurn>* told_;
   PipelineOrder order_;
   std::int64_t count_, turns_;
   std::vector<Stage> stages_;
@@ -212,6 +219,16 @@ Seconds laid_out_time(std::span<const StagePasses> stages, const PipelineOrder& 
   PipelineOrder taking_turns = order;
   taking_turns.schedule = PipelineSchedule::one_f_one_b;
   return std::min(zero_bubble_time(stages, order.micro_batches), taking_turns_time(stages, taking_turns));
+}
+
+std::vector<PipelineTurn> laid_out_turns(std::span<const StagePasses> stages, const PipelineOrder& order) {
+  std::vector<PipelineTurn> turns, weights_apart;
+  PipelineOrder taken = order;
+  const bool zero_bubble = order.schedule == PipelineSchedule::zero_bubble;
+  if (zero_bubble) taken.schedule = PipelineSchedule::one_f_one_b;
+  const Seconds end = Layout(stages, taken, &turns).run();
+  if (!zero_bubble || zero_bubble_time(stages, order.micro_batches, &weights_apart) > end) return turns;
+  return weights_apart;
 }
 
 Seconds pipeline_time(std::span<const StagePasses> stages, const PipelineOrder& order) {

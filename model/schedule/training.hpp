@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "arch/units.hpp"
+#include "model/schedule/turns.hpp"
 #include "ops/graph/workload.hpp"
 
 namespace plumbline {
@@ -36,5 +38,7 @@ struct PipelineOrder {
 Seconds pipeline_time(std::span<const StagePasses> stages, const PipelineOrder& order);
 /// The same, all of it laid out.
 Seconds laid_out_time(std::span<const StagePasses> stages, const PipelineOrder& order);
+/// What that time is the end of, in the order of each stage's turns.
+std::vector<PipelineTurn> laid_out_turns(std::span<const StagePasses> stages, const PipelineOrder& order);
 
 }  // namespace plumbline

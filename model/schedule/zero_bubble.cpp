@@ -33,7 +33,7 @@ class ZeroBubble {
   }
 
   /// Always the stage that can begin first, so that no later decision changes an earlier one.
-  Seconds run() {
+  Seconds run(std::vector<PipelineTurn>* told) {
     for (;;) {
       std::size_t first = stages_.size();
       std::optional<Turn> turn;
@@ -44,6 +44,7 @@ class ZeroBubble {
         first = s;
       }
       if (!turn) break;
+      if (told != nullptr) told->push_back(turn_of(first, *turn));
       take(stages_[first], *turn);
     }
     Seconds last;
@@ -52,11 +53,29 @@ class ZeroBubble {
   }
 
  private:
+  static Seconds time_of(const ZeroBubbleStage& stage, Work work) {
+    return work == Work::forward ? stage.forward : work == Work::inputs ? stage.inputs : stage.weights;
+  }
+
+  /// One that is about to be taken.
+  PipelineTurn turn_of(std::size_t s, const Turn& turn) const {
+    const ZeroBubbleStage& stage = stages_[s];
+    const bool forward = turn.work == Work::forward, inputs = turn.work == Work::inputs;
+    return {forward  ? TurnKind::forward
+            : inputs ? TurnKind::inputs
+                     : TurnKind::weights,
+            static_cast<std::int64_t>(s),
+            forward  ? stage.forwards()
+            : inputs ? stage.backwards()
+                     : stage.weights_made,
+            0,
+            -1,
+            turn.from,
+            turn.from + time_of(stage, turn.work)};
+  }
+
   static void take(ZeroBubbleStage& stage, const Turn& turn) {
-    const Seconds work = turn.work == Work::forward  ? stage.forward
-                         : turn.work == Work::inputs ? stage.inputs
-                                                     : stage.weights;
-    stage.free = turn.from + work;
+    stage.free = turn.from + time_of(stage, turn.work);
     if (turn.work == Work::forward) stage.forward_ends.push_back(stage.free);
     else if (turn.work == Work::inputs) stage.input_ends.push_back(stage.free);
     else ++stage.weights_made;
@@ -100,8 +119,9 @@ class ZeroBubble {
 
 }  // namespace
 
-Seconds zero_bubble_time(std::span<const StagePasses> stages, std::int64_t micro_batches) {
-  return ZeroBubble(stages, micro_batches).run();
+Seconds zero_bubble_time(std::span<const StagePasses> stages, std::int64_t micro_batches,
+                         std::vector<PipelineTurn>* told) {
+  return ZeroBubble(stages, micro_batches).run(told);
 }
 
 }  // namespace plumbline
