@@ -21,6 +21,7 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, const He
 
 /// A collective, or a message to another rank, of a node whose GPUs NVLink joins.
 bool sends_to_peers(const Op& op);
+bool copies_to_or_from_host(const Op& op);
 bool sends_by_nvlink(const Op& op, const Rates& rates);
 
 /// What binds the op and how wide its band is, from its launches' times; nothing where it has none.

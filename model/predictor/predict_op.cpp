@@ -152,6 +152,11 @@ bool sends_to_peers(const Op& op) {
           (transfer->kind == TransferKind::send_recv || transfer->kind == TransferKind::p2p_copy));
 }
 
+bool copies_to_or_from_host(const Op& op) {
+  const auto* transfer = std::get_if<Transfer>(&op);
+  return transfer != nullptr && (transfer->kind == TransferKind::h2d || transfer->kind == TransferKind::d2h);
+}
+
 bool sends_by_nvlink(const Op& op, const Rates& m) {
   return m.fabric != nullptr && m.fabric->inner().kind != LinkKind::pcie && sends_to_peers(op);
 }

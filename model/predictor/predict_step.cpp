@@ -136,9 +136,14 @@ void total(StepPrediction& out, const Machine& machine, const RunOptions& option
   for (const NodePrediction& n : out.nodes) {
     const auto count = static_cast<double>(n.node->count);
     busy += count * n.on_path();
-    if (sends_to_peers(n.node->op)) out.network_exposed += count * n.on_path();
+    const bool host = copies_to_or_from_host(n.node->op);
+    if (host || sends_to_peers(n.node->op)) out.network_exposed += count * n.on_path();
     else out.overlap_tax += count * n.tax;
     out.network_hidden += count * n.hidden;
+    if (host) {
+      out.host_exposed += count * n.on_path();
+      out.host_hidden += count * n.hidden;
+    }
     out.flops += count * n.op.flops;
     out.dram_bytes += count * n.op.dram_bytes();
     const FlopRate peak = tensor_peak(m.gpu, n.op.math, m.gpu.boost_clock);
@@ -283,7 +288,8 @@ void predict_graph(const Machine& machine, GemmCache& cache, const RunOptions& o
   for (auto* power : {&out.power_low, &out.power_high, &out.waiting_power}) power->reset();
   out.power_limited = false;
   out.uncapped = Seconds{};
-  out.network_exposed = out.network_hidden = out.overlap_tax = out.bubble = Seconds{};
+  for (auto* wait : {&out.network_exposed, &out.network_hidden, &out.host_exposed, &out.host_hidden}) *wait = Seconds{};
+  out.overlap_tax = out.bubble = Seconds{};
   out.stage = 0;
   out.stages = {};
   out.fits = out.graph.memory.total() <= m.gpu.memory.usable_capacity();

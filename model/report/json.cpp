@@ -149,6 +149,10 @@ std::string step_json(const StepReport& r) {
   out["network_s"] = {{"exposed", finite(s.network_exposed.in(units::s), "network_s")},
                       {"hidden", finite(s.network_hidden.in(units::s), "network_s")},
                       {"tax", finite(s.overlap_tax.in(units::s), "network_s")}};
+  if (s.graph.copies_beside) {
+    out["network_s"]["host"] = {{"exposed", finite(s.host_exposed.in(units::s), "network_s")},
+                                {"hidden", finite(s.host_hidden.in(units::s), "network_s")}};
+  }
   out["bubble_s"] = finite(s.bubble.in(units::s), "bubble_s");
   out["flops"] = finite(s.flops.in(units::FLOP), "flops");
   out["dram_bytes"] = finite(s.dram_bytes.in(units::B), "dram_bytes");

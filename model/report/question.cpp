@@ -64,6 +64,10 @@ std::string parallel_lines(const StepReport& r) {
     network += ", " + format(r.step.network_hidden) + " hidden behind compute, which is " +
                (longer ? format(r.step.overlap_tax) : "no") + " longer for it";
   }
+  if (r.step.graph.copies_beside) {
+    network += "; of it copies to and from the host: " + format(r.step.host_exposed) + " and " +
+               format(r.step.host_hidden) + " hidden";
+  }
   if (r.step.bubble > Seconds{}) network += "; waits " + format(r.step.bubble) + " for other stages";
   return labelled("parallel", plan) + labelled("network", network);
 }
