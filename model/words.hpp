@@ -58,11 +58,12 @@ inline constexpr std::array<Word<Overlap>, 8> kOverlapWords{{{"none", Overlap::n
 inline constexpr std::array<Word<Pass>, 3> kPassWords{
     {{"forward", Pass::forward}, {"backward", Pass::backward}, {"update", Pass::update}}};
 
-inline constexpr std::array<Word<Optimizer>, 8> kOptimizerWords{{{"sgd", Optimizer::sgd},
+inline constexpr std::array<Word<Optimizer>, 9> kOptimizerWords{{{"sgd", Optimizer::sgd},
                                                                  {"sgd-plain", Optimizer::sgd_plain},
                                                                  {"adam", Optimizer::adam},
                                                                  {"adamw", Optimizer::adamw},
                                                                  {"adamw-fused", Optimizer::adamw_fused},
+                                                                 {"adamw-loop", Optimizer::adamw_loop},
                                                                  {"adafactor", Optimizer::adafactor},
                                                                  {"muon", Optimizer::muon},
                                                                  {"adam8bit", Optimizer::adam8bit}}};

@@ -15,7 +15,8 @@ enum class Fusion { none, typical, max };
 /// Per parameter, beside the weight that layers read and its gradient: what an update keeps and moves
 /// (ops/lower/update.cpp has each one's source). `adamw_fused`: where a framework trains eagerly, the update in one pass
 /// over all tensors (torch.optim.AdamW's fused=True) and not a pass for each of its steps; elsewhere the same as adamw.
-enum class Optimizer { sgd, sgd_plain, adam, adamw, adamw_fused, adafactor, muon, adam8bit };
+/// `adamw_loop`: there a loop over tensors, a launch for each step of each (foreach=False).
+enum class Optimizer { sgd, sgd_plain, adam, adamw, adamw_fused, adamw_loop, adafactor, muon, adam8bit };
 
 /// What the backward pass computes again instead of keeping it: nothing; scores and probabilities of attention that is
 /// written out (flash attention keeps none); each layer whole, from its input (Korthikanti et al., arXiv 2205.05198,

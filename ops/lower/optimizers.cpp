@@ -159,6 +159,8 @@ void optimizer(Step& s, const Llm& llm, const Updated& updated) {
     case Optimizer::sgd_plain: return sgd_plain(s, updated.share, llm.hidden);
     case Optimizer::adam8bit:
       return eager ? adam_8_bits_by_tensor(s, llm, updated.share) : adam_of_8_bits(s, updated.share);
+    case Optimizer::adamw_loop:
+      return eager ? adam_by_tensor(s, llm, updated.share) : adam(s, updated.share, llm.hidden);
     case Optimizer::adafactor: return eager ? adafactor_by_tensor(s, llm, updated.share) : adafactor(s, llm, updated);
     case Optimizer::muon:
       if (!eager) return muon(s, llm, updated);

@@ -1,7 +1,7 @@
 // Optimizers of PyTorch that go through the parameters in a loop of Python, each tensor by launches of its own:
 // Adafactor as it comes by itself (PyTorch 2.11, torch/optim/_adafactor.py, _single_tensor_adafactor), Muon
-// (torch/optim/_muon.py), which knows no lists, and Adam with moments of 8 bits (bitsandbytes 0.50,
-// bitsandbytes/optim/optimizer.py). Their launches are on file by node (data/launches); here stand the tensors' shapes
+// (torch/optim/_muon.py), which knows no lists, AdamW where it is told to take none (foreach=False; torch/optim/adam.py,
+// _single_tensor_adam), and Adam with moments of 8 bits (bitsandbytes 0.50, bitsandbytes/optim/optimizer.py). Their launches are on file by node (data/launches); here stand the tensors' shapes
 // and how many there are of each. Each shape is a segment of its own that runs once a tensor; it is `layers`, as the
 // host issues each launch of it.
 //
@@ -104,6 +104,11 @@ void adafactor_by_tensor(Step& s, const Llm& llm, double params) {
     else if (tensor.stacked > 1) add(s, "adafactor_experts"_node, tensor, count);
     else add(s, "adafactor_matrix"_node, tensor, count);
   }
+}
+
+void adam_by_tensor(Step& s, const Llm& llm, double params) {
+  const Tensors all = tensors_of_rank(s, llm, params);
+  for (const auto& [tensor, count] : all) add(s, "adamw_tensor"_node, tensor, count);
 }
 
 void adam_8_bits_by_tensor(Step& s, const Llm& llm, double params) {

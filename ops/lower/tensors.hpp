@@ -28,6 +28,7 @@ inline std::int64_t copies_of(const Llm& llm, const Segment& segment) {
 /// tensor_by_tensor.cpp. Each puts its loop in a segment of its own in place of the open one. Of `params` parameters Muon takes
 /// the layers' matrices; how many are left over.
 void adafactor_by_tensor(Step& s, const Llm& llm, double params);
+void adam_by_tensor(Step& s, const Llm& llm, double params);
 void adam_8_bits_by_tensor(Step& s, const Llm& llm, double params);
 double muon_by_tensor(Step& s, const Llm& llm, double params);
 
