@@ -66,7 +66,17 @@ void hide(NodePrediction& n, Seconds hidden, double held_share) {
   n.tax = held_share * n.hidden;
 }
 
-/// Exchanges of each micro-batch, then those of an iteration, which find the last backward and the first forward pass.
+/// Executions in a micro-batch of what the replicas of another stage than the first exchange.
+double repeats_elsewhere(const Graph& graph, std::size_t segment) {
+  std::int64_t most = 0;
+  for (std::int64_t stage = 0; stage < graph.pipeline.stages; ++stage) {
+    most = std::max(most, graph.pipeline.repeat(stage, segment, graph.segments.size()));
+  }
+  return static_cast<double>(most);
+}
+
+/// Exchanges of each micro-batch, then those of an iteration, which find the last backward and the first forward pass. Stages
+/// that are not the first find a pass as long as its.
 void replicas(StepPrediction& step, const Rates& m, Stages stages) {
   const Passes whole = passes_of(step, stages);
   const double exposed = step.graph.exposed_apart ? 0 : 1 / whole.units;
@@ -76,8 +86,14 @@ void replicas(StepPrediction& step, const Rates& m, Stages stages) {
       const Segment& segment = step.graph.segments[static_cast<std::size_t>(n.node->segment)];
       if (segment.once != once || !between_replicas(*n.node)) continue;
       Seconds& room = left.beside(n.node->role);
-      const double times = repeats(step.graph, static_cast<std::size_t>(n.node->segment), stages);
+      const auto number = static_cast<std::size_t>(n.node->segment);
+      const double times = repeats(step.graph, number, stages);
       const Seconds travels = (1 - exposed) * (n.op.time + n.gap);
+      if (times == 0 && !once) {
+        const Seconds all = Passes(whole).beside(n.node->role);
+        hide(n, std::min(travels, all / repeats_elsewhere(step.graph, number)), share_taken(n.op, m));
+        continue;
+      }
       hide(n, std::min(travels, room / times), share_taken(n.op, m));
       room -= times * n.hidden;
     }

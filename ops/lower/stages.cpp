@@ -1,4 +1,5 @@
 // Which segments each stage of a pipeline runs.
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -60,25 +61,52 @@ void divide_forward(const Step& s, const Llm& llm, std::int64_t stage, std::span
   }
 }
 
+/// Whose stage what follows the passes is: an update for each of `updating` (updating_stages), in front of which stands what replicas
+/// exchange in each micro-batch, and behind it what is gathered of what was updated.
+class Updates {
+ public:
+  Updates(const Step& s, std::int64_t stage, std::span<const std::int64_t> updating)
+      : updating_(updating),
+        stage_(stage),
+        first_(stage == 0),
+        last_(stage + 1 == stages_of(s)),
+        two_stages_(s.workload.training.two_stages()) {}
+
+  /// Asked of each segment in turn.
+  bool begun(const Segment& segment) {
+    begun_ = begun_ || segment.once || (passed_ && segment.forward < 0);
+    passed_ = passed_ || segment.forward >= 0;
+    return begun_;
+  }
+
+  bool run_here(const Segment& segment) {
+    const bool update = std::strcmp(segment.name, "optimizer") == 0;
+    if (update) ++updated_;
+    const std::size_t of = segment.once ? updated_ - 1 : updated_;
+    if (two_stages_) return (first_ || last_) == (of == 0);
+    const bool middle = updating_.size() == 3 && of == 1 && !first_ && !last_;
+    return middle || updating_[of] == stage_;
+  }
+
+ private:
+  std::span<const std::int64_t> updating_;
+  std::int64_t stage_;
+  bool first_, last_, two_stages_;
+  bool passed_ = false, begun_ = false;
+  std::size_t updated_ = 0;
+};
+
 /// Backward segments run as often as their forward ones; gradients are handed to the stage before.
 void divide_backward(const Step& s, std::int64_t stage, std::span<const std::int64_t> updating,
                      std::span<std::int64_t> at) {
   const std::vector<Segment>& segments = s.graph.segments;
   const std::int64_t chunks = s.workload.training.chunks;
-  std::size_t update = 0;
+  Updates updates(s, stage, updating);
   int sends = 0;
   while (segments[static_cast<std::size_t>(sends) + 1].forward < 0) ++sends;
   for (std::size_t i = 0; i < segments.size(); ++i) {
-    if (segments[i].once) {
-      const bool ends = stage == 0 || stage + 1 == stages_of(s);
-      if (s.workload.training.two_stages()) {
-        at[i] = ends == (update == 0) ? 1 : 0;
-        ++update;
-        continue;
-      }
-      const bool middle = updating.size() == 3 && update == 1 && stage > 0 && stage + 1 < s.workload.parallel.pipeline;
-      at[i] = middle || updating[update] == stage ? 1 : 0;
-      ++update;
+    if (updates.begun(segments[i])) {
+      at[i] = updates.run_here(segments[i]) ? segments[i].repeat : 0;
     } else if (segments[i].forward == sends) {
       at[i] = stage == 0 || turns_here(s, stage - 1) ? chunks - 1 : chunks;
     } else if (segments[i].forward >= 0) {

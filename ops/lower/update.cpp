@@ -9,10 +9,14 @@
 //
 // ZeRO (arXiv 1910.02054; Megatron's distributed optimizer): from 1 on each replica updates its share, gradients are
 // reduce-scattered and weights all-gathered. From 2 on gradients are reduce-scattered behind each micro-batch.
+#include <algorithm>
+#include <numeric>
+
 #include "ops/as_double.hpp"
 #include "ops/lower/tensors.hpp"
 #include "ops/memory/memory.hpp"
 #include "ops/memory/parts.hpp"
+#include "ops/resolve/ranks.hpp"
 
 namespace plumbline::lowering {
 namespace {
@@ -84,10 +88,14 @@ struct Units {
   HeldParams layer, outside;  ///< parameters of this rank
 };
 
-Units units_of(const Step& s, const Llm& llm, const HeldParams& held) {
-  const double matrices = llm.tied_embeddings ? 1 : 2;
+/// In a pipeline: the layers of a stage; the first one has the embedding, the last one the head (or a copy of the embedding).
+Units units_of(const Step& s, const Llm& llm, const HeldParams& held, std::int64_t stage) {
+  const std::int64_t stages = s.workload.parallel.pipeline;
+  double matrices = llm.tied_embeddings ? 1 : 2;
+  if (stages > 1) matrices = stage == 0 || stage + 1 == stages ? 1 : 0;
   const double ends = matrices * d(llm.vocab) * d(llm.hidden) / d(s.tp());
-  Units units{static_cast<std::int64_t>(llm.main().order.size()), held, held};
+  const auto layers = layers_of_stage(llm, llm.main(), stages, stage);
+  Units units{std::max<std::int64_t>(1, std::accumulate(layers.begin(), layers.end(), std::int64_t{0})), held, held};
   units.outside.shared.params = units.outside.experts.params = 0;
   units.outside.dense.params = ends < held.dense.params ? ends : 0;
   units.layer.dense.params = (held.dense.params - units.outside.dense.params) / d(units.layers);
@@ -97,31 +105,42 @@ Units units_of(const Step& s, const Llm& llm, const HeldParams& held) {
 }
 
 /// Where replicas share gradients (2) and weights (3), behind each micro-batch: gradients are reduce-scattered as they are
-/// made, and each layer's weights all-gathered in front of its forward and of its backward pass (ZeRO, sections 5.2, 5.3).
+/// made, and each layer's weights all-gathered in front of its forward and of its backward pass (ZeRO, sections 5.2, 5.3). So
+/// does Megatron-FSDP in a pipeline too, whose replicas hold no gradients but their shares between micro-batches
+/// (grad_reduce_every_bprop of its megatron_fsdp.py). A stage waits for its own gathers and sums before it hands on.
 void exchange_unit(Step& s, const char* segment, std::int64_t units, const HeldParams& held) {
   if (!(held.total() > 0)) return;
+  const bool gathers = s.workload.parallel.zero == 3, apart = s.workload.parallel.pipeline > 1;
+  if (gathers && apart) {
+    s.pass = Pass::forward;
+    s.open(segment, units);
+    gather(s, held, &ExchangeNames::forward);
+    s.close();
+  }
   s.pass = Pass::backward;
   s.open(segment, units);
-  if (s.workload.parallel.zero == 3) {
-    gather(s, held, &ExchangeNames::forward);
+  if (gathers) {
+    if (!apart) gather(s, held, &ExchangeNames::forward);
     gather(s, held, &ExchangeNames::backward);
   }
+  const std::size_t sums = s.graph.nodes.size();
   reduce_gradients(s, held);
+  for (std::size_t i = sums; i < s.graph.nodes.size(); ++i) s.graph.nodes[i].of_weights = apart;
   s.close();
 }
 
-void exchange_each_time(Step& s, const Llm& llm, const HeldParams& held) {
+void exchange_each_time(Step& s, const Llm& llm, const HeldParams& held, std::int64_t stage) {
   const ParallelPlan& plan = s.workload.parallel;
   if (copies(plan) == 1 || plan.zero < 2) return;
-  const Units units = units_of(s, llm, held);
+  const Units units = units_of(s, llm, held, stage);
   exchange_unit(s, "replicas", units.layers, units.layer);
   exchange_unit(s, "replicas_ends", 1, units.outside);
 }
 
 /// ZeRO 2 gathers what was updated a unit at a time, as each pass forward needs it.
-void gather_units(Step& s, const Llm& llm, const HeldParams& held) {
+void gather_units(Step& s, const Llm& llm, const HeldParams& held, std::int64_t stage) {
   if (s.workload.parallel.data == 1) return;
-  const Units units = units_of(s, llm, held);
+  const Units units = units_of(s, llm, held, stage);
   const auto unit = [&](const char* segment, std::int64_t count, const HeldParams& of_unit) {
     if (!(of_unit.total() > 0)) return;
     s.open(segment, count);
@@ -141,7 +160,7 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
   const ParallelPlan& plan = s.workload.parallel;
   const bool eager = s.workload.training.eager;
   if (eager) exchange_eagerly(s, llm, params);
-  else exchange_each_time(s, llm, held);
+  else exchange_each_time(s, llm, held, stage);
   s.pass = Pass::update;
   s.open("optimizer", 1);
   s.graph.segments.back().once = true;
@@ -170,7 +189,7 @@ void update(Step& s, const Llm& llm, std::int64_t stage) {
   if (away) s.copy_to_host("states_to_host"_node, states);
   if (plan.zero == 1 && !eager) gather(s, held, &ExchangeNames::weights);
   s.close();
-  if (plan.zero == 2 && !eager) gather_units(s, llm, held);
+  if (plan.zero == 2 && !eager) gather_units(s, llm, held, stage);
 }
 
 }  // namespace plumbline::lowering

@@ -187,11 +187,15 @@ void refuse_optimizer(const Workload& w, const std::string& place) {
   const Optimizer o = w.training.optimizer;
   if (!w.training.eager || w.parallel.data == 1 || w.parallel.zero == 0) return;
   const std::string flag = place + ": optimizer: ";
-  const bool by_tensor = o == Optimizer::muon || o == Optimizer::adafactor || o == Optimizer::adam8bit;
+  const bool by_tensor =
+      o == Optimizer::muon || o == Optimizer::adafactor || o == Optimizer::adam8bit || o == Optimizer::adamw_loop;
   if (w.parallel.zero == 1 && by_tensor) {
     throw NotModelled(flag +
                       "of ZeroRedundancyOptimizer adam, adamw, adamw-fused, sgd and sgd-plain are on file; expected "
                       "one of them, or --zero 0");
+  }
+  if (o == Optimizer::adamw_loop) {
+    throw NotModelled(flag + "adamw-loop on shares of tensors is not on file; expected adamw, or --zero 0");
   }
   if (o == Optimizer::muon && w.training.flat_shards) {
     throw NotModelled(flag + "PyTorch's Muon takes matrices, and shares of a flat tensor are none; expected --fsdp 2");
@@ -250,10 +254,15 @@ void refuse_training(const Llm& llm, const Workload& w, const std::string& place
     throw NotModelled(place + ": recompute " + (again == Recompute::products ? "products" : "selective") +
                       ": modelled of stacks that fuse; expected none or full");
   }
-  if (!w.training.eager && p.zero > 1 && p.pipeline > 1) {
+  if (w.training.eager && p.pipeline > 1 && p.data > 1) {
+    throw NotModelled(place + ": dp " + std::to_string(p.data) +
+                      ": what replicas of an eager framework's pipeline exchange is not modelled; expected 1, or "
+                      "--stack megatron");
+  }
+  if (p.zero > 1 && p.pipeline > 1 && w.training.two_stages()) {
     throw NotModelled(place + ": zero " + std::to_string(p.zero) +
-                      ": gradients that replicas share are reduced behind each micro-batch, which a pipeline's stages "
-                      "are not modelled with; expected 0 or 1");
+                      ": gradients that replicas share are reduced behind each micro-batch, which is not modelled of "
+                      "ranks that hold two stages (dualpipe); expected 0 or 1");
   }
   check_schedule(llm, w, place);
   refuse_recomputed_layers(llm, w, place);

@@ -82,7 +82,7 @@ void draw_plan(Case& c) {
   p.data = *rc::gen::element(1, 2, 4, 8);
   p.context = *rc::gen::element(1, 1, 1, 2);
   p.expert = has_experts(c.model) ? p.tensor * *rc::gen::element<std::int64_t>(1, p.data) : 1;
-  p.zero = p.pipeline > 1 || p.context > 1 ? *rc::gen::element(0, 1) : *rc::gen::element(0, 1, 2, 3);
+  p.zero = p.context > 1 ? *rc::gen::element(0, 1) : *rc::gen::element(0, 1, 2, 3);
   if (p.pipeline > 1) draw_schedule(c);
   if (p.data > 1) c.workload.overlap = *rc::gen::element(Overlap::none, Overlap::replicas, Overlap::iteration);
 }

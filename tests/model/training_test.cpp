@@ -166,6 +166,8 @@ TEST(Training, WhatIsNotReachedIsNamed) {
   w.parallel.data = 2;
   w.parallel.zero = 2;
   w.parallel.pipeline = 2;
+  w.training.schedule = PipelineSchedule::dual_pipe;
+  w.training.micro_batch = 1;
   EXPECT_THAT(refusal(w), HasSubstr("zero 2"));
   w.parallel = {};
   w.training = {};
@@ -280,13 +282,18 @@ TEST(Training, WhatWaitsInTheHostsMemoryTravelsBesideThePasses) {
     EXPECT_LT(away.graph.memory.total(), here.graph.memory.total());
     EXPECT_GT(away.graph.memory.host, Bytes{});
     Bytes to_host, from_host;
+    Seconds travels;
     for (const NodePrediction& n : away.nodes) {
       const auto* copy = std::get_if<Transfer>(&n.node->op);
       if (copy == nullptr) continue;
       const Bytes bytes = static_cast<double>(copy->bytes * n.node->count) * units::B;
       (copy->kind == TransferKind::d2h ? to_host : from_host) += bytes;
       EXPECT_LE(n.hidden, n.op.time + n.gap);
+      travels += static_cast<double>(n.node->count) * (n.op.time + n.gap);
     }
+    EXPECT_NEAR((away.host_exposed + away.host_hidden) / travels, 1, 1e-12);
+    EXPECT_EQ(away.host_exposed, away.network_exposed) << "of one GPU that is all that travels";
+    EXPECT_EQ(here.network_exposed, Seconds{});
     EXPECT_EQ(to_host, from_host);
     EXPECT_GT(to_host, 0.5 * away.graph.memory.host);
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "arch/error.hpp"
 #include "ops/graph/exchange.hpp"
@@ -296,6 +297,42 @@ TEST(LowerTrain, SharedParametersTravelLayerByLayer) {
     EXPECT_NEAR(summed, 4 * 8030261248.0, 400);
     EXPECT_NEAR(gathered, (zero == 3 ? 2 : 1) * 2 * 8030261248.0, 400);
   }
+}
+
+/// In a pipeline each stage exchanges its own parameters behind each micro-batch, whatever its place: gradients once, weights (3)
+/// in either pass, or (2) once an iteration. One that none shares them with does what it did without.
+TEST(LowerTrain, StagesShareTheirOwnParameters) {
+  Workload w = train(32, 64);
+  w.parallel.pipeline = 4;
+  w.parallel.data = 2;
+  w.training.micro_batch = 1;
+  for (const int zero : {2, 3}) {
+    w.parallel.zero = zero;
+    const Graph g = lower(llama_8b(), w);
+    for (std::int64_t stage = 0; stage < 4; ++stage) {
+      double gathered = 0, summed = 0;
+      for (const Node& n : g.nodes) {
+        const auto* c = std::get_if<Collective>(&n.op);
+        if (c == nullptr) continue;
+        const double times = d(g.pipeline.repeat(stage, static_cast<std::size_t>(n.segment), g.segments.size()));
+        (c->kind == CollectiveKind::all_gather ? gathered : summed) += d(c->bytes) * times;
+        if (std::string_view(n.name) == "forward_all_gather") {
+          EXPECT_EQ(n.pass, Pass::forward);
+        }
+        EXPECT_EQ(g.segments[static_cast<std::size_t>(n.segment)].once,
+                  zero == 2 && c->kind == CollectiveKind::all_gather);
+      }
+      const double params = local_params(llama_8b(), w, stage);
+      EXPECT_NEAR(summed, 4 * params, 400) << stage;
+      EXPECT_NEAR(gathered, (zero == 3 ? 2 : 1) * 2 * params, 400) << stage;
+    }
+  }
+  w.parallel.data = 1;
+  const Graph alone = lower(llama_8b(), w);
+  w.parallel.zero = 0;
+  const Graph whole = lower(llama_8b(), w);
+  ASSERT_EQ(alone.nodes.size(), whole.nodes.size());
+  for (std::size_t i = 0; i < alone.nodes.size(); ++i) EXPECT_EQ(alone.nodes[i].op, whole.nodes[i].op);
 }
 
 /// Ranks that share a sequence gather keys and values, and hold the same parameters as replicas do.
