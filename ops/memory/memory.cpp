@@ -209,6 +209,17 @@ Bytes workspace(const Llm& llm, const Workload& w) {
   return lowering::kGemmWorkspace + partial;
 }
 
+/// Of weights whose products are in fp8 Transformer Engine keeps casts of both layouts beside them, made once an iteration
+/// (get_weight_workspace() of its modules; is_first_microbatch, which Megatron-Core passes). Not where replicas share weights,
+/// which are cast as they are gathered. Blackwell's products of one scale a tensor read both ways of one layout: half of this.
+Bytes cast_weights(const Workload& w, const Types& t, const Elements& e) {
+  if (w.parallel.zero == 3 && w.parallel.data * w.parallel.context > 1) return {};
+  const Fp8Recipe recipe = w.training.fp8;
+  const double scales = recipe == Fp8Recipe::block ? 4.0 / (128 * 128) : recipe == Fp8Recipe::mx ? 1.0 / 32 : 0;
+  const double cast = (t.linear.math == DType::fp8 ? e.linear : 0) + (t.experts.math == DType::fp8 ? e.experts : 0);
+  return 2 * (1 + scales) * cast * units::B;
+}
+
 /// Parameters of a rank that travel between replicas at a time: a layer's, or those outside of layers.
 double largest_unit(const Llm& llm, const Workload& w, const Elements& e) {
   double most = e.wide;
@@ -253,6 +264,7 @@ MemoryNeed need_of_stage(const Llm& llm, const Workload& w, const Types& t, cons
   if (!train) return need;
   const double params = e.all(), replicas = held(w, e).divided_by();
   need.gradients = storage(w.training.gradient, params);
+  need.weights += cast_weights(w, t, e);
   need.optimizer = optimizer(llm, w, stage, e, t.base);
   if (w.training.offload == Offload::activations) {
     const lowering::TrainingStage whole{stage.number, stage.of, lowering::micro_batches(w)};

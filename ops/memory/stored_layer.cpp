@@ -66,7 +66,8 @@ double stored_weights(const FfnSpec& f, const View& v, double width) {
 double stored_ffn(const FfnSpec& f, const View& v) {
   double bytes = v.dropout ? v.tokens * v.hidden : 0;
   bytes += stored_weights(f, v, d(f.is_moe() ? f.shared_width + f.width : f.width));
-  if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp(), v.element, v.element);
+  const double read = v.input_of_products();
+  if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp(), read, v.element);
   const double in = f.latent > 0 ? d(f.latent) : v.hidden * v.shards;  // gathered in front of them, or brought
   const double rows = routed_rows(f, v), width = d(f.expert_width) / expert_split(f, v);
   bytes += stored_dense(f, v, rows, in, width, v.input_of_experts(), v.of_experts());
@@ -79,7 +80,7 @@ double stored_ffn(const FfnSpec& f, const View& v) {
   if (v.eager() && v.source.jitters_rows) bytes += 2 * v.tokens * v.hidden * v.of_experts();
   if (v.eager() && v.source.routes_in_fp32 && !v.autocast() && v.element < 4) bytes += v.tokens * 4 * v.hidden;
   const double beside = d(f.shared_width + f.width) / v.tp();
-  if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside, v.element, v.element);  // its input is the router's
+  if (beside > 0) bytes += stored_dense(f, v, v.tokens, 0, beside, read, v.element);  // its input is the router's
   if (v.eager() && f.shared_gate) bytes += v.tokens * v.element * v.hidden;  // their result, for the gate's gradient
   return bytes;
 }
@@ -203,10 +204,22 @@ double further_inputs(const LayerSpec& l, const View& v) {
 
 }  // namespace
 
+namespace {
+
+/// What attention's first product keeps of its input, beyond what its mixer counts. Latent attention has two such products,
+/// each of which keeps rows of its own: as much as one of 16 bits.
+double stored_casts(const LayerSpec& l, const View& v) {
+  if (l.mixer.as<AttentionSpec>() == nullptr) return 0;
+  return v.tokens * v.hidden * (v.input_of_products() - v.element);
+}
+
+}  // namespace
+
 double stored_layer(const LayerSpec& l, const View& v) {
   const int behind = v.source.norms_behind ? l.norms : std::max(0, l.norms - 2);  // of what a product made
   double bytes = (l.norms - behind) * stored_norm(l.norm, v) + behind * stored_norm(l.norm, v, true);
   if (v.eager()) bytes += v.tokens * v.element * v.hidden * further_inputs(l, v);
+  else bytes += stored_casts(l, v);
   if (l.mixer) bytes += l.mixer->stored(v.self_load()) + stored_views(l, v) + stored_biased(l, v) + stored_scores(l, v);
   bytes += stored_head_norms(l, v) + stored_inner_dropout(l, v) + stored_distances(l, v);
   if (v.eager() && v.dropout && l.mixer && v.source.keeps_mixed)

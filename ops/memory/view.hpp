@@ -11,6 +11,11 @@
 
 namespace plumbline::lowering {
 
+/// Of an element of rows that are cast to fp8, with its part of their scales: fp32 of 128 elements, a byte of 32.
+constexpr double cast_bytes(Fp8Recipe recipe) {
+  return recipe == Fp8Recipe::block ? 1 + 4.0 / 128 : recipe == Fp8Recipe::mx ? 1 + 1.0 / 32 : 1;
+}
+
 /// Of one stack of layers.
 struct View {
   const Workload& w;
@@ -22,11 +27,13 @@ struct View {
   SourceKeeps source{};           ///< of eager code
   std::string_view activation{};  ///< what the model's source calls it
   bool eager() const { return w.phase == Phase::train && w.training.eager; }
-  /// Bytes of what experts' products keep of their inputs for the gradient of their weights: in fp8 the cast rows, which
-  /// Transformer Engine keeps in their place (transformer_engine/pytorch/module/grouped_linear.py).
-  double input_of_experts() const {
-    return w.phase == Phase::train && !eager() && types.experts.math == DType::fp8 ? 1 : of_experts();
-  }
+  /// Bytes of what products keep of their inputs for the gradient of their weights: in fp8 the cast rows, which Transformer
+  /// Engine keeps in their place by columns alone (update_usage(rowwise_usage=False, columnwise_usage=True) of
+  /// transformer_engine/pytorch/module/linear.py, layernorm_linear.py and grouped_linear.py). Attention keeps its result by
+  /// itself, which the output's product reads again (set_save_original_input(self.linear_proj) of Megatron-Core).
+  double input_of_products() const { return casts_kept(types.linear) ? cast_bytes(w.training.fp8) : element; }
+  double input_of_experts() const { return casts_kept(types.experts) ? cast_bytes(w.training.fp8) : of_experts(); }
+  bool casts_kept(const Precision& p) const { return w.phase == Phase::train && !eager() && p.math == DType::fp8; }
   /// Of what is between experts' products: autocast leaves those in fp32 (data/launches/transformers-training.json).
   double of_experts() const { return autocast() ? 4 : element; }
   bool autocast() const { return eager() && w.training.autocast(types.base); }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/ops/lower/lower_models.hpp"
 
 namespace plumbline::testing_support::memory_test {
@@ -67,6 +69,25 @@ TEST(Memory, RoutersAndNormsStayWide) {
   const double tables = 2 * 32000.0 * 4096, norms = 65 * 4096.0, routers = 32 * 8 * 4096.0;
   const double wide = tables + norms + routers;
   EXPECT_DOUBLE_EQ(bytes(memory_need(m, w).weights), 2 * wide + (m.params - wide));
+}
+
+/// In training Transformer Engine keeps the cast rows that products in fp8 read in place of those of 16 bits: of queries, keys and
+/// values, of gate and up, and of down; attention keeps its result itself. Weights are cast both ways, and kept.
+TEST(Memory, ProductsInFp8KeepTheirCastInput) {
+  Workload w = train(1, 128);
+  const MemoryNeed wide = memory_need(llama_8b(), w);
+  w.precision_given = true;
+  w.precision = *parse_precision("fp8");
+  const double read = 32 * 128 * (2 * 4096 + 14336.0),
+               weights = 32 * (3 * 4096.0 * 14336 + 4096.0 * (2 * 4096 + 2 * 1024));
+  for (const auto& [recipe, rows, blocks] : {std::tuple{Fp8Recipe::tensor, 0.0, 0.0},
+                                             {Fp8Recipe::block, 4.0 / 128, 4.0 / 16384},
+                                             {Fp8Recipe::mx, 1.0 / 32, 1.0 / 32}}) {
+    w.training.fp8 = recipe;
+    const MemoryNeed narrow = memory_need(llama_8b(), w);
+    EXPECT_DOUBLE_EQ(bytes(wide.activations) - bytes(narrow.activations), read * (1 - rows));
+    EXPECT_NEAR(bytes(narrow.weights) - bytes(wide.weights), 2 * (1 + blocks) * weights, 1);
+  }
 }
 
 TEST(Memory, LiveActivationsOfAnFfnAreSplitByTensorParallelism) {
