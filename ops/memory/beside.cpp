@@ -65,6 +65,27 @@ Beside beside_first_norm(const LayerSpec& l, const View& v, double kept) {
   return {6 * 4 * v.tokens * v.hidden + waiting_gradient(v) - kept, l.params / v.tp()};
 }
 
+void add(Beside::Others& to, const LayerSpec& l, double kept, double tensor) {
+  ++to.layers;
+  to.kept += kept;
+  to.params += l.params / tensor;
+  to.cast += (l.params - l.expert_params) / tensor;
+}
+
+/// What stands around the layers of one kind.
+void add_others(Beside& of, const StackSpec& stack, std::size_t kind, const std::vector<double>& kept, double tensor) {
+  const auto is_kind = [kind](int other) { return static_cast<std::size_t>(other) == kind; };
+  const auto first = std::find_if(stack.order.begin(), stack.order.end(), is_kind);
+  const auto last = std::find_if(stack.order.rbegin(), stack.order.rend(), is_kind);
+  const auto add_to = [&](Beside::Others& to, int other) {
+    const auto number = static_cast<std::size_t>(other);
+    add(to, stack.kinds[number], kept[number], tensor);
+  };
+  std::for_each(stack.order.begin(), first, [&](int other) { add_to(of.before, other); });
+  std::for_each(stack.order.rbegin(), last, [&](int other) { add_to(of.behind, other); });
+  of.whole = stack.kinds[kind].params / tensor;
+}
+
 }  // namespace
 
 std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types& types) {
@@ -74,12 +95,22 @@ std::vector<Beside> beside_layers(const Llm& llm, const Workload& w, const Types
   for (const StackSpec& stack : llm.stacks) {
     if (!runs(llm, w, stack)) continue;
     View v = view_of(llm, w, types, stack);
+    std::vector<double> kept;
     for (const LayerSpec& l : stack.kinds) {
       v.dropout = trains_with_dropout(l, stack.role);
-      const double kept = stored_layer(l, v);
-      for (const Beside& beside : {beside_scores(l, v), beside_dense(l, v), beside_experts(l, v),
-                                   beside_experts_activation(l, v), beside_first_norm(l, v, kept)}) {
-        found.push_back({beside.bytes, beside.params, kept});
+      kept.push_back(stored_layer(l, v));
+    }
+    for (std::size_t kind = 0; kind < stack.kinds.size(); ++kind) {
+      const LayerSpec& l = stack.kinds[kind];
+      v.dropout = trains_with_dropout(l, stack.role);
+      Beside around;
+      add_others(around, stack, kind, kept, v.tp());
+      for (Beside beside : {beside_scores(l, v), beside_dense(l, v), beside_experts(l, v),
+                            beside_experts_activation(l, v), beside_first_norm(l, v, kept[kind])}) {
+        around.bytes = beside.bytes;
+        around.params = beside.params;
+        around.kept = kept[kind];
+        found.push_back(around);
       }
     }
   }

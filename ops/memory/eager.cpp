@@ -114,13 +114,16 @@ struct Peak {
   }
 };
 
-/// During the update: its lists, Adafactor's estimate of the largest tensor, the square roots of what Muon leaves to lists.
+/// During the update: its lists, Adafactor's estimate of the largest tensor or the roots of its moments, the square roots of what Muon leaves to lists.
 void see_update(Peak& peak, const Llm& llm, const Workload& w, Bytes shard, Bytes updated, double in_matrices) {
   const Optimizer optimizer = w.training.optimizer;
   const bool list = optimizer == Optimizer::adam || optimizer == Optimizer::adamw;
   peak.at(Bytes{}, shard, list ? updated : Bytes{});
   if (optimizer == Optimizer::adafactor) {
     peak.at(Bytes{}, shard, storage(w.training.gradient, largest_tensor(llm) / d(w.parallel.tensor)));
+  }
+  if (optimizer == Optimizer::adamw_loop) {  // a root, and what it is divided to
+    peak.at(Bytes{}, shard, storage(w.training.gradient, 2 * largest_tensor(llm) / d(w.parallel.tensor)));
   }
   if (optimizer == Optimizer::muon) peak.at(Bytes{}, shard, (1 - in_matrices) * shard);
 }
@@ -170,26 +173,34 @@ void see_sharded_layers(Peak& peak, const Llm& llm, const Workload& w, const Typ
   }
 }
 
-/// What a rank that shares nothing holds there. `gradients`: of all parameters; `before`: of micro-batches before; `first`:
-/// elements of the first layer and of an embedding that is looked up.
+/// What a rank that shares nothing holds there. `gradients`: of all parameters; `before`: of micro-batches before;
+/// `looked_up`: elements of an embedding of its own.
 struct Whole {
-  Bytes kept, of_layer;
+  Bytes kept;
   Bytes one_cast, gradients, before, head_gradient;
-  double first = 0;
+  double looked_up = 0;
 };
 
-/// In a layer: of the last one, whose backward pass comes first, and of the first one, when all behind it have gradients in
-/// place of their inputs.
+/// In a layer: of the last one of its kind, when layers behind it have gradients in place of what they kept, and of the first
+/// one, when all behind it have. Layers in front still have what they keep: all of it, or their inputs.
 void see_whole_layers(Peak& peak, const Llm& llm, const Workload& w, const Types& types, const Whole& of) {
   const bool again = w.training.recompute == Recompute::full, casts = w.training.autocast(types.base);
-  const Bytes later = of.gradients - storage(w.training.gradient, of.first);
+  const Bytes input = again ? layer_input(llm, w, types) : Bytes{};
+  const auto kept_by = [&](const Beside::Others& layers) {
+    if (again) return layers.layers * input;
+    return layers.kept * units::B + (casts ? storage(types.base, layers.cast) : Bytes{});
+  };
   for (const Beside& beside : beside_layers(llm, w, types)) {
-    const Bytes more = (again ? of.of_layer : Bytes{}) + beside.bytes * units::B;
+    // layers of one kind may keep more than those of the other
+    const Bytes made_again = beside.kept * units::B + (casts ? of.one_cast : Bytes{});
+    const Bytes more = (again ? made_again : Bytes{}) + beside.bytes * units::B;
     const Bytes own = storage(w.training.gradient, beside.params);
-    peak.at(of.kept + more, of.before + of.head_gradient + own);
-    const Bytes input = again ? layer_input(llm, w, types) : Bytes{};
+    const Bytes behind = storage(w.training.gradient, beside.behind.params);
+    peak.at(of.kept - kept_by(beside.behind) + more, of.before + of.head_gradient + behind + own);
+    const double earlier = of.looked_up + beside.before.params + beside.whole;
+    const Bytes later = of.gradients - storage(w.training.gradient, earlier);
     const Bytes alone = (beside.kept + beside.bytes) * units::B + (casts ? of.one_cast : Bytes{});
-    peak.at(input + alone, std::max(of.before, later + own));
+    peak.at(kept_by(beside.before) + input + alone, std::max(of.before, later + own));
   }
 }
 
@@ -253,7 +264,7 @@ MemoryNeed eager_need(const Llm& llm, const Workload& w, const Types& types, con
                        {in_layers, of_layer, gathered, one_layer, before + head_matrix, layer / d(w.parallel.tensor)});
   }
   if (shards == 1) {
-    see_whole_layers(peak, llm, w, types, {in_layers, of_layer, one_cast, all, before, head_matrix, layer + looked_up});
+    see_whole_layers(peak, llm, w, types, {in_layers, one_cast, all, before, head_matrix, looked_up});
   }
   // the unit of embedding and head, and its gradients as they are summed
   const Bytes whole =
