@@ -72,17 +72,15 @@ void add(Beside::Others& to, const LayerSpec& l, double kept, double tensor) {
   to.cast += (l.params - l.expert_params) / tensor;
 }
 
-/// What stands around the layers of one kind.
+/// What stands in front of the layers of one kind, and behind them.
 void add_others(Beside& of, const StackSpec& stack, std::size_t kind, const std::vector<double>& kept, double tensor) {
   const auto is_kind = [kind](int other) { return static_cast<std::size_t>(other) == kind; };
   const auto first = std::find_if(stack.order.begin(), stack.order.end(), is_kind);
-  const auto last = std::find_if(stack.order.rbegin(), stack.order.rend(), is_kind);
-  const auto add_to = [&](Beside::Others& to, int other) {
+  std::for_each(stack.order.begin(), first, [&](int other) {
     const auto number = static_cast<std::size_t>(other);
-    add(to, stack.kinds[number], kept[number], tensor);
-  };
-  std::for_each(stack.order.begin(), first, [&](int other) { add_to(of.before, other); });
-  std::for_each(stack.order.rbegin(), last, [&](int other) { add_to(of.behind, other); });
+    add(of.before, stack.kinds[number], kept[number], tensor);
+  });
+  of.last = is_kind(stack.order.back());
   of.whole = stack.kinds[kind].params / tensor;
 }
 

@@ -181,8 +181,8 @@ struct Whole {
   double looked_up = 0;
 };
 
-/// In a layer: of the last one of its kind, when layers behind it have gradients in place of what they kept, and of the first
-/// one, when all behind it have. Layers in front still have what they keep: all of it, or their inputs.
+/// In a layer: of the last one, whose backward pass comes first, and of the first one of each kind, when all behind it have
+/// gradients in place of what they kept. Layers in front still have what they keep: all of it, or their inputs.
 void see_whole_layers(Peak& peak, const Llm& llm, const Workload& w, const Types& types, const Whole& of) {
   const bool again = w.training.recompute == Recompute::full, casts = w.training.autocast(types.base);
   const Bytes input = again ? layer_input(llm, w, types) : Bytes{};
@@ -195,8 +195,7 @@ void see_whole_layers(Peak& peak, const Llm& llm, const Workload& w, const Types
     const Bytes made_again = beside.kept * units::B + (casts ? of.one_cast : Bytes{});
     const Bytes more = (again ? made_again : Bytes{}) + beside.bytes * units::B;
     const Bytes own = storage(w.training.gradient, beside.params);
-    const Bytes behind = storage(w.training.gradient, beside.behind.params);
-    peak.at(of.kept - kept_by(beside.behind) + more, of.before + of.head_gradient + behind + own);
+    if (beside.last) peak.at(of.kept + more, of.before + of.head_gradient + own);
     const double earlier = of.looked_up + beside.before.params + beside.whole;
     const Bytes later = of.gradients - storage(w.training.gradient, earlier);
     const Bytes alone = (beside.kept + beside.bytes) * units::B + (casts ? of.one_cast : Bytes{});

@@ -34,13 +34,14 @@ double most_of_a_layer(const Llm& llm, const Workload& workload, const Types& ty
 /// Where a layer's backward pass holds much: bytes more than the layer has kept, and its parameters that have gradients by then,
 /// and what it has kept. Of models with one stack of layers.
 struct Beside {
-  /// Layers on one side of it: their number, what they keep, and their parameters, in all and of what autocast casts.
+  /// Layers in front of it: their number, what they keep, and their parameters, in all and of what autocast casts.
   struct Others {
     double layers = 0, kept = 0, params = 0, cast = 0;
   };
   double bytes = 0, params = 0, kept = 0;
-  Others before{}, behind{};  ///< in front of the first of its kind, and behind the last
-  double whole = 0;           ///< all parameters of the layer
+  Others before{};    ///< of the first of its kind
+  double whole = 0;   ///< all parameters of the layer
+  bool last = false;  ///< the last layer is of its kind
 };
 std::vector<Beside> beside_layers(const Llm& llm, const Workload& workload, const Types& types);
 

@@ -87,7 +87,7 @@ struct Traced {
     w.parallel.pipeline = 4;
     w.parallel.data = 2;
     w.parallel.zero = 1;
-    w.parallel.chunks = chunks;
+    w.training.chunks = chunks;
     w.training.micro_batch = 1;
     w.training.schedule = schedule;
     step = predict(llm, w, machine, {});

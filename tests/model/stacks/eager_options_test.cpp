@@ -104,6 +104,44 @@ TEST(EagerOptions, TensorsAreThoseOfTheSource) {
   EXPECT_EQ(executions("gpt2-medium", w).at("muon_matrix.gram"), 5 * 4 * 24);
 }
 
+/// torch.optim.AdamW with foreach=False: eight passes over each tensor.
+TEST(EagerOptions, AdamWATensorAtATimeHasEightLaunchesEach) {
+  Workload w = training(2, 1024);
+  w.training.optimizer = Optimizer::adamw_loop;
+  const auto found = executions("llama-3.2-1b", w);
+  for (const char* step :
+       {"decay", "mean", "variance_decay", "variance", "root", "over_correction", "root_add", "step"}) {
+    EXPECT_EQ(found.at("adamw_tensor." + std::string(step)), 113 + 33) << step;
+  }
+  EXPECT_EQ(ending(found, "adamw.decay"), 0);
+  w.parallel.data = 2;
+  w.parallel.zero = 1;
+  EXPECT_THROW(executions("llama-3.2-1b", w), NotModelled);
+}
+
+/// Of narrow models a launch is full of tensors before it is of elements: as many as traced of google/electra-small-generator's
+/// size (families.ninth of data/measurements/h200/pytorch_training).
+TEST(EagerOptions, ListsOfFewElementsHaveLaunchesByTheirTensors) {
+  const Llm electra =
+      parse_llm(R"({"model_type": "electra", "architectures": ["ElectraForMaskedLM"], "vocab_size": 30522,
+      "embedding_size": 128, "hidden_size": 256, "intermediate_size": 1024, "num_attention_heads": 4, "num_hidden_layers": 12,
+      "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
+      "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1})",
+                "", "electra-small");
+  const auto found =
+      testing_support::executions(predict(electra, training(4, 128), h200(), RunOptions{Runtime::eager}));
+  const std::map<std::string, double> traced{{"decay", 2}, {"mean", 4},  {"variance_decay", 2}, {"variance", 5},
+                                             {"root", 4},  {"scale", 3}, {"add_eps", 2},        {"step", 5}};
+  for (const auto& [step, launches] : traced) {
+    double sum = 0;
+    for (const auto& [name, times] : found) {
+      if (name == "adamw." + step || name.starts_with("adamw." + step + "_")) sum += times;
+    }
+    if (step == "variance") sum -= traced.at("variance_decay");
+    EXPECT_EQ(sum, launches) << step;
+  }
+}
+
 /// bitsandbytes' AdamW8bit: a launch a tensor, of 8 bits from 4096 elements on; its states are 2 bytes an element and
 /// two scales for 256 of them.
 TEST(EagerOptions, AdamOf8BitsHasALaunchATensor) {

@@ -86,14 +86,14 @@ TEST(LowerRecompute, RefusalsNameTheRule) {
   EXPECT_THAT(not_modelled(eager), HasSubstr("recompute-layers 5: of stacks that fuse alone"));
 }
 
-/// A byte in place of two of each row that an expert's product reads.
+/// A byte in place of two of each row that an expert's product reads, and that queries, keys and values are made of.
 TEST(LowerRecompute, ExpertsInFp8KeepTheirCastInputs) {
   Workload w = train(4, 512);
   const double wide = memory_need(mixtral(), w).activations.in(units::B);
   w.precision_given = true;
   w.precision = *parse_precision("fp8");
   const double narrow = memory_need(mixtral(), w).activations.in(units::B);
-  EXPECT_DOUBLE_EQ(wide - narrow, 32 * 2 * 4 * 512 * (4096 + 14336.0));
+  EXPECT_DOUBLE_EQ(wide - narrow, 32 * 4 * 512 * (2 * (4096 + 14336.0) + 4096));
 }
 
 }  // namespace
