@@ -206,10 +206,10 @@ double further_inputs(const LayerSpec& l, const View& v) {
 
 namespace {
 
-/// What attention's first product keeps of its input, beyond what its mixer counts. Latent attention has two such products,
-/// each of which keeps rows of its own: as much as one of 16 bits.
+/// What a mixer's first product keeps of its input, beyond what the mixer counts. Latent attention whose queries and latents
+/// are made by two products keeps rows of each, which is not counted.
 double stored_casts(const LayerSpec& l, const View& v) {
-  if (l.mixer.as<AttentionSpec>() == nullptr) return 0;
+  if (!l.mixer) return 0;
   return v.tokens * v.hidden * (v.input_of_products() - v.element);
 }
 

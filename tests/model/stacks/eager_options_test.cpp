@@ -64,7 +64,8 @@ TEST(EagerOptions, AdafactorAndMuonGoThroughTensors) {
   EXPECT_EQ(turned.at("muon_matrix.copy") + turned.at("muon_matrix.copy_gram"), 1088);
   EXPECT_EQ(turned.at("muon_matrix.copy_turned"), 32);
   EXPECT_EQ(turned.at("muon_matrix.step") + turned.at("muon_matrix.step_turned"), 112);
-  EXPECT_EQ(turned.at("adamw.step"), 12) << "of the embedding and norms";
+  EXPECT_EQ(turned.at("adamw.step_table"), 12) << "of the embedding; norms and its rest have a launch";
+  EXPECT_EQ(turned.at("adamw.step_first_of_few"), 1);
 }
 
 /// Once an iteration, however many micro-batches it has.
