@@ -69,6 +69,8 @@ class MmaPlanner {
     const double share = c.family.dram_share * d.dram_share;
     d.start = std::max(d.dram_read * (at_once / split.ctas) / split.steps / (c.rates.dram_read * share),
                        at_once * d.l2 / c.rates.l2);
+    // single elements are waited for where they are asked for: the first step's way is in its turns
+    if (single_elements()) d.start = std::max(Seconds{}, d.start - std::max(d.step_latency, d.chain_clk * c.clk));
     return d;
   }
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
@@ -171,25 +173,33 @@ class MmaPlanner {
     // side by side 6.1 -> 4.2 % in the median of 137).
     constexpr double kPairWriteClk = 4, kPairReadClk = 4.4, kSingleClk = 7;
     const double there = (c.task.m / t.tiles_m + c.task.n / t.tiles_n) / (e.tile_m + e.tile_n);
-    const double clk = k % 2 == 0 ? kPairWriteClk + kPairReadClk * there : kSingleClk * there;
+    const double asked = there * filled(t);
+    const double clk = k % 2 == 0 ? kPairWriteClk + kPairReadClk * asked : kSingleClk * asked;
     t.pieces_clk += e.stage_bytes / piece / kWarp * clk;
   }
 
+  /// The share of all steps' K that is there: of the last step lanes beyond it ask for nothing.
+  double filled(const TileLayout& t) const { return c.task.k / (t.k_steps * t.costs->tile_k); }
+
   /// Odd K: a turn is eight loads of a thread, each warp's of as many lines as L1 looks up, one a clock; their way from
-  /// memory or L2, which nothing hides; and 100 clocks for packing and one store. Turns without rows take none. (24
-  /// training rows of portable.pieces2.json and clipped.ab.csv, from which the last number is: 12 -> 6.5 % in the
-  /// median; H200, 2026-11-28.)
+  /// memory or L2, which nothing hides; and so many clocks for packing and one store. Turns without rows take none, nor do
+  /// lanes beyond K. At a step's barrier warps begin together, and L1 serves them in turns. The first steps, one less than
+  /// stages, are asked for before any barrier: warps drift apart there, so that one's way is hidden behind others' lookups.
+  /// (`kPackClk` by 18 training rows of portable.pieces2.json, an H200: 305 has the least mean of errors, 255 of squares.)
   Seconds single_loads(const TileLayout& t, const WorkSplit& split, const Demand& d) const {
-    constexpr double kPackClk = 100;
+    constexpr double kPackClk = 280;
     const TileCosts& e = *t.costs;
-    const double piece = piece_of(e), rows_at_once = threads(e) * kUnit / piece;
+    const double piece = piece_of(e), warps = threads(e) / kWarp, rows_at_once = threads(e) * kUnit / piece;
     const double turns =
         std::ceil(c.task.m / t.tiles_m / rows_at_once) + std::ceil(c.task.n / t.tiles_n / rows_at_once);
-    const double lines = kWarp * kUnit / piece * (1 + (piece - kUnit) / kLine);
-    const double loads = kUnit / c.task.input_bytes * threads(e) / kWarp;
+    const double lines = kWarp * kUnit / piece * (1 + (piece - kUnit) / kLine) * filled(t);
+    const Seconds looked_up = kUnit / c.task.input_bytes * lines * c.clk;  // of one warp
     const double first = std::min(1.0, d.dram_read / (split.ctas * split.steps) / d.l2);
     const Seconds trip = first * c.rates.gpu.memory.latency + (1 - first) * c.rates.l2_mean_latency();
-    return turns * (trip + (kPackClk + loads * lines) * c.clk);
+    const Seconds alone = trip + kPackClk * c.clk;
+    const double ahead = std::min(split.steps, e.stages - 1) / split.steps;
+    const Seconds drifting = std::max(warps * looked_up, alone + looked_up);
+    return turns * (ahead * drifting + (1 - ahead) * (alone + warps * looked_up));
   }
 
   const Context& c;
