@@ -38,7 +38,10 @@ Work work_of(const Gemm& s) {
   w.tensor = flop(2 * m * n * k * batch);
   if (s.bias) w.fp32 = flop(m * n * batch);
   w.read = storage(s.precision.input, m * k * batch) + storage(s.precision.weight, n * k * batch);
-  if (s.block == kMxBlock) w.read += storage(DType::fp8, (m + n) * std::ceil(k / kMxBlock) * batch);
+  if (s.block == kMxBlock) {  // weights of 4 bits have theirs in their width
+    const double rows = m + (s.precision.weight == DType::fp8 ? n : 0);
+    w.read += storage(DType::fp8, rows * std::ceil(k / kMxBlock) * batch);
+  }
   if (s.bias) w.read += storage(s.precision.output, n * batch);
   w.write = storage(s.precision.output, m * n * batch);
   if (s.accumulate) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ops/facts/facts.hpp"
+#include "ops/facts/precision.hpp"
 #include "ops/op/counting.hpp"
 
 namespace plumbline {
@@ -60,7 +61,10 @@ constexpr auto kMoeRelations = std::to_array<Relation<Moe>>(
      {"key 'skew': expected without 'alpha_pct', which says who gets how many rows too",
       [](const Moe& s) { return s.skew == 0 || s.alpha_percent == 0; }, [](Moe& s) { s.skew = 0; }},
      {"key 'routed': expected 0 or 1", [](const Moe& s) { return s.routed <= 1; }, [](Moe& s) { s.routed = 1; }},
-     {"key 'block': expected 0 or 128", [](const Moe& s) { return s.block == 0 || s.block == 128; },
+     {"key 'block': expected 0, 32 or 128",
+      [](const Moe& s) { return s.block == 0 || s.block == kMxBlock || s.block == 128; }, [](Moe& s) { s.block = 0; }},
+     {"key 'block': experts whose products are not in fp8 have no scales of 32 values; expected 0",
+      [](const Moe& s) { return s.block != kMxBlock || s.precision.math == DType::fp8; },
       [](Moe& s) { s.block = 0; }}});
 
 /// Each value once: logits (or the experts chosen, an index and a weight of four bytes each), tokens that have an expert on
@@ -80,6 +84,11 @@ Work work_of(const Moe& s) {
                           : 2 * storage(DType::fp32, tokens * d(s.topk))) +
            storage(s.precision.output, seen * hidden) +
            storage(s.precision.weight, load.touched() * mats * hidden * width);
+  // a byte for each 32 weights of 8 bits; those of 4 bits have theirs in their width
+  if (s.block == kMxBlock && s.precision.weight == DType::fp8) {
+    w.read += storage(DType::fp8, load.touched() * ((mats - 1) * width * std::ceil(hidden / kMxBlock) +
+                                                    hidden * std::ceil(width / kMxBlock)));
+  }
   w.write = storage(s.precision.output, tokens * hidden);
   return w;
 }

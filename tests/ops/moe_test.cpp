@@ -143,6 +143,18 @@ TEST(Moe, WorkByHand) {
   EXPECT_EQ(w.write.in(units::B), 2 * 3 * 2);
 }
 
+TEST(Moe, ScalesOf32ValuesAreAByteEach) {
+  const char* sizes = "T=64;H=64;I=96;E=8;topk=2";
+  const auto read = [&](const std::string& more) {
+    return work(parse_op("moe", "fp8", sizes + more)).read.in(units::B);
+  };
+  EXPECT_EQ(read(";block=32") - read(""), 8 * (2 * 96 * 2 + 64 * 3))
+      << "eight experts, two matrices one way, one the other";
+  EXPECT_EQ(read(";weight=mxfp4;block=32"), read(";weight=mxfp4")) << "4.25 bits of a weight have its scale in them";
+  EXPECT_THROW(parse_op("moe", "bf16", std::string(sizes) + ";block=32"), BadInput);
+  EXPECT_THROW(parse_op("moe", "fp8", std::string(sizes) + ";block=64"), BadInput);
+}
+
 TEST(Moe, TextIsReadBackAndRelationsAreChecked) {
   const Op op = parse_op("moe", "fp8", "T=5;H=64;I=32;E=8;topk=2;tp=2;ep=4;mats=2;alpha_pct=101;block=128");
   EXPECT_EQ(std::get<Moe>(op).own_width(), 16);

@@ -49,10 +49,12 @@ TileCosts tile_costs(const Context& c, Tile tile, double tile_k, bool swapped) {
   e.a = e.tile_m * tile_k * task.input_bytes;
   e.w = e.tile_n * tile_k * task.weight_bytes * task.weight_kept;
   // mma.sync takes operands from registers, so that weights stay packed in shared memory and each tile unpacks what it reads;
-  // elsewhere unpacked weights take the activations' width there
+  // elsewhere unpacked weights take the activations' width there, whether lanes unpacked them or a copy did
   const bool in_registers = c.path.kind == TensorPath::Kind::mma_sync;
   const double weights = e.tile_n * tile_k;
-  const double w_smem = task.dequant_per_weight > 0 && !in_registers ? weights * task.input_bytes : e.w;
+  const bool by_copies = !in_registers && task.dequant_per_weight <= 0 && task.weight_bytes < task.input_bytes;
+  const bool unpacked = by_copies || (!in_registers && task.dequant_per_weight > 0);
+  const double w_smem = unpacked ? weights * task.input_bytes : e.w;
   const double row_side = swapped ? w_smem : e.a;
   const double col_side = swapped ? e.a : w_smem;
   e.tensor_clk = 2.0 * e.tile_m * e.tile_n * tile_k / task.tensor_flop_per_clk;
@@ -62,7 +64,7 @@ TileCosts tile_costs(const Context& c, Tile tile, double tile_k, bool swapped) {
   else e.fp32_clk = task.dequant_per_weight * weights / (0.5 * sm.fp32_flop_per_clk);
   e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
   e.once_clk = c.family.exposed * e.tile_m * e.tile_n * task.output_bytes / c.l2_port;
-  e.stage_bytes = e.a + e.w;
+  e.stage_bytes = e.a + (by_copies ? w_smem : e.w);
   return e;
 }
 

@@ -34,7 +34,7 @@ GemmTask typed(const Precision& p, const Rates& m) {
   if (t.tensor_flop_per_clk <= 0) throw BadInput("no " + std::string(name(p.math)) + " path on this GPU");
   // weights stored narrower than the maths are unpacked on ordinary lanes, about one operation each (Marlin's lop3
   // trick; docs/sources.md: matrix products)
-  if (bits(p.weight) < bits(p.math)) {
+  if (bits(p.weight) < bits(p.math) && !takes_narrow_weights(p, m)) {
     t.dequant_per_weight = 1;
     t.slots_per_weight = slots_per_weight(p);
   }
@@ -42,6 +42,13 @@ GemmTask typed(const Precision& p, const Rates& m) {
 }
 
 }  // namespace
+
+/// Tensor units that multiply 4-bit floats take them beside operands of 8 bits, at their rate: copies lay each in a byte of shared
+/// memory, or reads of it do. (PTX ISA, kind::mxf8f6f4 of tcgen05.mma and of mma of sm_120; tensor maps of .b4x16_p64, ldmatrix
+/// .b8x16.b4x16_p64.)
+bool takes_narrow_weights(const Precision& p, const Rates& m) {
+  return p.math == DType::fp8 && bits(p.weight) < bits(p.math) && m.gpu.sm.tensor_flop_per_clk[DType::fp4] > 0;
+}
 
 double matrix_flop_per_clk(DType math, const Rates& m) {
   const double tensor = m.gpu.sm.tensor_flop_per_clk[math];
@@ -57,6 +64,13 @@ void require_matrix_path(const Precision& precision, const Question& q) {
                  std::string(name(precision)));
 }
 
+void require_scales_of_32(const Question& q, Answer& out) {
+  if (q.rates.gpu.sm.tensor_flop_per_clk[DType::fp4] <= 0) {
+    throw NotModelled("block=32: the tensor units of " + std::string(q.gpu) + " take no scales of 32 values");
+  }
+  out.unmeasured = true;
+}
+
 GemmTask gemm_task(const Gemm& s, const Rates& m) {
   GemmTask t = typed(s.precision, m);
   t.m = static_cast<double>(s.m);
@@ -69,7 +83,7 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
   t.block = s.block;
   if (s.block == kMxBlock) {
     t.input_bytes *= 1 + 1.0 / kMxBlock;
-    t.weight_bytes *= 1 + 1.0 / kMxBlock;
+    if (s.precision.weight == DType::fp8) t.weight_bytes *= 1 + 1.0 / kMxBlock;  // 4 bits have theirs in their width
   }
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   if (s.accumulate) t.bias_bytes += t.m * t.n * t.output_bytes;  // what the product is added to

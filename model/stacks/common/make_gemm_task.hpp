@@ -13,6 +13,13 @@ double matrix_flop_per_clk(DType math, const Rates& rates);
 /// Throws BadInput, naming the GPU, where it has no path for the format.
 void require_matrix_path(const Precision& precision, const Question& question);
 
+/// Whether tensor units multiply weights of 4-bit floats beside operands of 8 bits as they are.
+bool takes_narrow_weights(const Precision& precision, const Rates& rates);
+
+/// Tensor units that multiply 4-bit floats take a scale for each 32 values of 8 bits, too, at the rate without (PTX ISA,
+/// "tcgen05.mma", kind::mxf8f6f4; "mma" with .block_scale of sm_120): nobody measured one. Throws NotModelled for others.
+void require_scales_of_32(const Question& question, Answer& answer);
+
 /// The task that a shape asks for, of a format that the GPU has a path for.
 GemmTask gemm_task(const Gemm& shape, const Rates& rates);
 GemmTask gemm_task(const GemmSparse24& shape, const Rates& rates);

@@ -130,6 +130,7 @@ class Cublas final : public Provider {
     if (const auto* dense = std::get_if<Gemm>(&q.op)) {
       require_matrix_path(dense->precision, q);
       if (dense->block == kMxBlock) require_scales_of_32(q, out);
+      else if (takes_narrow_weights(dense->precision, q.rates)) out.unmeasured = true;
       GemmTask task = gemm_task(*dense, q.rates);
       if (task.weights_kn) require_layout(task, q);
       task.by_mma_sync = unpacks_by_mma_sync(dense->precision, q.rates) || runs_as_small_tf32(task, q);
@@ -160,15 +161,6 @@ class Cublas final : public Provider {
   static bool unpacks_by_mma_sync(const Precision& p, const Rates& m) {
     const bool integers = p.weight == DType::int4 || p.weight == DType::int8;
     return integers && bits(p.math) > 8 && m.path.kind == TensorPath::Kind::tcgen05;
-  }
-
-  /// Tensor units that multiply 4-bit floats take a scale for each 32 values of 8 bits, too, at the rate without (PTX ISA,
-  /// "tcgen05.mma", kind::mxf8f6f4; "mma" with .block_scale of sm_120). Others have no such products in cuBLASLt.
-  static void require_scales_of_32(const Question& q, Answer& out) {
-    if (q.rates.gpu.sm.tensor_flop_per_clk[DType::fp4] <= 0) {
-      throw NotModelled("block=32: the tensor units of " + std::string(q.gpu) + " take no scales of 32 values");
-    }
-    out.unmeasured = true;
   }
 
   static bool runs_as_int8(const GemmTask& t, const Question& q) {

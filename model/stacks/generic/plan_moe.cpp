@@ -25,6 +25,7 @@
 #include "model/stacks/common/plan_stream.hpp"
 #include "model/stacks/generic/moe_tiles.hpp"
 #include "ops/as_double.hpp"
+#include "ops/facts/precision.hpp"
 
 namespace plumbline {
 namespace {
@@ -141,7 +142,8 @@ class MoeCall {
     Demand& d = out_.launch("quantize", f_.scales);
     d = round_blocks(rows_, cols, s_.precision.output, f_.scales, m_);
     d.dram_read = beyond_l2(storage(s_.precision.output, rows_ * cols));
-    d.dram_write = beyond_l2(storage(s_.precision.input, rows_ * cols));
+    const double scales = s_.block == kMxBlock ? 1.0 / kMxBlock : 0;
+    d.dram_write = beyond_l2((1 + scales) * storage(s_.precision.input, rows_ * cols));
   }
 
   /// vLLM's per_token_group_quant_8bit_kernel(): sixteen threads have a block of 128 values, which they keep in shared
@@ -172,7 +174,9 @@ class MoeCall {
 
   /// DeepGEMM's kernels for tcgen05 hand scales of blocks, as exponents, to the instruction (sm100_fp8_gemm_1d1d.cuh:
   /// kind::mxf8f6f4.block_scale).
-  bool scales_in_hardware() const { return m_.path.kind == TensorPath::Kind::tcgen05 && !triton_; }
+  bool scales_in_hardware() const {
+    return s_.block == kMxBlock || (m_.path.kind == TensorPath::Kind::tcgen05 && !triton_);
+  }
 
   bool by_mma() const { return m_.path.kind == TensorPath::Kind::mma_sync; }
 
@@ -214,6 +218,10 @@ class MoeCall {
     t.m = rows_ / touched;
     t.n = n;
     t.k = k;
+    if (s_.block == kMxBlock) {  // a byte for each 32 values; weights of 4 bits have theirs in their width
+      t.input_bytes *= 1 + 1.0 / kMxBlock;
+      if (s_.precision.weight == DType::fp8) t.weight_bytes *= 1 + 1.0 / kMxBlock;
+    }
     const bool sums = bits(s_.precision.input) <= 8 && s_.block > 0 && !scales_in_hardware();
     const Bytes weights = t.batch * n * k * t.weight_bytes * units::B, rows = rows_ * k * t.input_bytes * units::B;
     const Bytes held = q_.resident.weights * weights + rows - beyond_l2(rows);
@@ -268,6 +276,7 @@ class MoeCall {
 bool by_triton(const Moe& s, MoeLibrary library, const Rates& m) {
   if (library == MoeLibrary::vllm_triton || bits(s.precision.input) > 8) return true;
   if (bits(s.precision.input) < 8) return false;  // its kernel multiplies nothing narrower
+  if (s.block == kMxBlock) return false;
   return m.path.kind == TensorPath::Kind::mma_sync || (s.block > 0 && s.ep == 1);
 }
 
@@ -275,6 +284,8 @@ bool by_triton(const Moe& s, MoeLibrary library, const Rates& m) {
 
 void answer_moe(const Moe& s, const MoeFamilies& families, MoeLibrary library, const Question& q, Answer& out) {
   require_matrix_path(s.precision, q);
+  if (s.block == kMxBlock) require_scales_of_32(q, out);
+  else if (takes_narrow_weights(s.precision, q.rates)) out.unmeasured = true;
   MoeCall call(s, families, library, q, out);
   const bool vllm = library == MoeLibrary::vllm || library == MoeLibrary::vllm_triton;
   if (vllm && by_triton(s, library, q.rates)) call.answer_as_vllm();

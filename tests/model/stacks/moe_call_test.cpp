@@ -58,6 +58,28 @@ TEST(MoeCall, LaunchesAreThoseOfTheSource) {
       << "no strides without tensor maps, the activation in the product's tiles";
 }
 
+/// Rows are rounded before each product, as for blocks of 128; a byte for 32 values is read and written beside them.
+TEST(MoeCall, ScalesOf32ValuesAreTheTensorUnits) {
+  for (const char* stack : {"trt-llm", "vllm"}) {
+    const OpPrediction scaled = on("b200_sxm", qwen3_30b(4096, "fp8", 32), {}, stack);
+    EXPECT_EQ(scaled.provenance, Provenance::never_measured);
+    EXPECT_GT(scaled.time, on("b200_sxm", qwen3_30b(4096, "fp8"), {}, stack).time);
+  }
+  EXPECT_EQ(launches(on("b200_sxm", qwen3_30b(64, "fp8", 32))), launches(on("b200_sxm", qwen3_30b(64, "fp8", 128))));
+  for (const char* other : {"h200_sxm", "l40s"}) {
+    EXPECT_THROW(on(other, qwen3_30b(64, "fp8", 32)), NotModelled) << other;
+  }
+}
+
+/// kind::mxf8f6f4 multiplies 4-bit weights beside 8-bit rows as they are: no lanes unpack them.
+TEST(MoeCall, FourBitWeightsAreNotUnpackedWhereUnitsTakeThem) {
+  Moe narrow = qwen3_30b(64, "fp8");
+  narrow.precision.weight = DType::mxfp4;
+  const OpPrediction p = on("b200_sxm", narrow);
+  EXPECT_EQ(p.provenance, Provenance::never_measured);
+  EXPECT_LT(p.time, on("b200_sxm", qwen3_30b(64, "fp8")).time) << "half of the bytes";
+}
+
 TEST(MoeCall, ExpertsThatAreChosenAlreadyCostNoTopK) {
   Moe chosen = qwen3_30b(64);
   chosen.routed = 1;
