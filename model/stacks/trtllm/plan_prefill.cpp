@@ -28,6 +28,7 @@ struct ScoreCut {
   bool hides_softmax =
       false;              ///< two query tiles, or two blocks of one, take turns: softmax beside the other's products
   bool in_pairs = false;  ///< of SMs, each with half of the keys and values
+  bool lent = false;      ///< wgmma's kernel of 8 bits where nobody measured it: scalars are another kernel's
 };
 
 /// Shared memory of one CTA of the tiled mma.sync kernel, with what an SM reserves for it: its queries, and two buffers
@@ -107,11 +108,23 @@ ScoreCut prefill_cut(const AttentionPrefill& s, const Rates& m) {
   return wgmma_cut(s);
 }
 
+/// Where nobody measured it, the transposing of a block's values by the warpgroup that loads, counted: 16 bytes of a thread
+/// a turn, which are read, permuted and written before the next ones (TensorRT-LLM, warpspec/dma.h, transpose_v_tile()). An
+/// access takes a latency and what four warps move; a thread permutes its 16 bytes by 16 instructions, our estimate. (Where
+/// it was measured, on H100 and H200, a chain of 32 KiB takes 970 clocks; this comes to 912.)
+double transposing_clk(const ScoreCut& cut, const Rates& m) {
+  constexpr double kThreads = 128, kVector = 16, kLatencyClk = 33, kPermutes = 16;
+  const double turns = cut.kv_tile * cut.v_dim / (kThreads * kVector);
+  const double access = kLatencyClk + kThreads * kVector / m.gpu.sm.smem_bytes_per_clk.in(units::B);
+  return turns * (2 * access + kPermutes);
+}
+
 /// The chain of a block. wgmma takes 8-bit values along the keys alone, so that they are transposed on their way through
 /// shared memory: the chain grows with the bytes of a block's keys and values; the scalar is that of 32 KiB, 256 of both 64
 /// wide. (By training rows: 64, 128 and 256 wide, and latent ones, agree to a tenth.)
 double chain_clk(const ScoreCut& cut, const AttentionPrefill& s, const Rates& m, const FamilyScalars& family) {
   if (m.path.kind != TensorPath::Kind::wgmma || bits(s.dtype) > 8) return family.step_clk;
+  if (cut.lent) return transposing_clk(cut, m);
   constexpr double kReferenceBytes = 32 * 1024;
   return family.step_clk * cut.kv_tile * (cut.qk_dim + cut.v_dim) * bytes_of(s.dtype) / kReferenceBytes;
 }
@@ -134,7 +147,8 @@ void block_demand(Demand& d, const ScoreCut& cut, const AttentionPrefill& s, con
   const double read = groups * (queries + here) * es;
   d.smem_clk = (read + here * kv_es) / sm.smem_bytes_per_clk.in(units::B);
   if (cut.in_pairs) d.l2 = here * kv_es * units::B;
-  if (!cut.hides_softmax) d.exposed_clk = family.exposed * (d.sfu_clk + d.fp32_clk) + chain_clk(cut, s, m, family);
+  const double exposed = cut.lent ? 0 : family.exposed;
+  if (!cut.hides_softmax) d.exposed_clk = exposed * (d.sfu_clk + d.fp32_clk) + chain_clk(cut, s, m, family);
 }
 
 /// Blocks in which a mask is computed, in those that take 8 operations a score. wgmma's 8-bit kernel takes two and a half
@@ -221,7 +235,21 @@ Demand quantize_demand(const AttentionPrefill& s, const AttentionPrefill& run, c
 
 const FamilyScalars& family_of(const AttentionPrefill& run, const Rates& m, std::span<const FamilyScalars> families) {
   if (!trtllm::is_warp_specialised(m)) return families[trtllm::kPrefillMma];
-  return families[bits(run.dtype) <= 8 ? trtllm::kPrefill8bit : trtllm::kPrefill];
+  const bool own = bits(run.dtype) <= 8 && families[trtllm::kPrefill8bit].on_file;
+  return families[own ? trtllm::kPrefill8bit : trtllm::kPrefill];
+}
+
+/// The scalars of another kernel then: its softmax's share that nothing hides is not taken, as here two warpgroups take
+/// turns, nor its CTAs' start for each tile, as a CTA stays and has the next tile's queries fetched meanwhile (dma.h,
+/// load_q(): a buffer for each warpgroup).
+bool is_lent(const AttentionPrefill& run, const Rates& m, std::span<const FamilyScalars> families) {
+  return m.path.kind == TensorPath::Kind::wgmma && bits(run.dtype) <= 8 && !families[trtllm::kPrefill8bit].on_file;
+}
+
+/// A CTA that stays starts once.
+void start_once(Demand& d, const FamilyScalars& family, const Rates& m) {
+  d.serial_latency = family.start_clk / m.clock;
+  d.serial_latency_of = "to start";
 }
 
 }  // namespace
@@ -232,7 +260,8 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& asked, bool appends,
   const AttentionPrefill s = as_run(asked, m);
   c.math = s.dtype;
   c.family = &family_of(s, m, families);
-  const ScoreCut cut = prefill_cut(s, m);
+  ScoreCut cut = prefill_cut(s, m);
+  cut.lent = is_lent(s, m, families);
   c.plan.q_tile = static_cast<std::int64_t>(cut.q_tile);
   c.plan.kv_tile = static_cast<std::int64_t>(cut.kv_tile);
   // windowed rows of training take what the worst alignment would, of 8 bits by a quarter more than their own blocks
@@ -246,7 +275,8 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& asked, bool appends,
   d.plan.longest = blocks.longest;
   block_demand(d, cut, s, m, *c.family);
   // a CTA's way to its first data and from its last runs beside the other's of the SM
-  d.once_clk = tile_clk(s, cut, d.plan.steps, m) + c.family->start_clk / cut.ctas_per_sm;
+  d.once_clk = tile_clk(s, cut, d.plan.steps, m) + (cut.lent ? 0 : c.family->start_clk / cut.ctas_per_sm);
+  if (cut.lent) start_once(d, *c.family, m);
   prefill_traffic(d, appends ? s : asked);
   d.dram_write = prefill_results(asked);  // as wide as the caller's, whatever is multiplied
   if (!appends) return c;

@@ -38,7 +38,11 @@ constexpr CarryOver kLatent{.chain_with_memory = true, .lost_at_flop_per_clk = 4
 constexpr CarryOver kInCycles{.fixed_in_cycles = true};
 
 constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
-    {{.name = "attention_prefill", .op = "attention_prefill", .kind = "prompts", .classes = kPrefillClasses},
+    {{.name = "attention_prefill",
+      .op = "attention_prefill",
+      .carry = {.skips_as_rated = true},
+      .kind = "prompts",
+      .classes = kPrefillClasses},
      {.name = "attention_prefill_mma",
       .op = "attention_prefill",
       .required = false,
@@ -63,7 +67,6 @@ constexpr std::array<FamilyDeclaration, trtllm::kFamilies> kDeclared{
      {.name = "attention_prefill_8bit",
       .op = "attention_prefill",
       .required = false,
-      .stand_in = "library.attention_prefill",
       .kind = "prompts",
       .classes = kPrefillClasses},
      {.name = "attention_prepare_8bit",
