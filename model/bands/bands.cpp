@@ -203,7 +203,7 @@ BandTable::BandTable(const Calibration& calibration, BandSection section) {
   } else {
     own_near_ = own_;
     fill_transfers(transfers, distance, near ? "far." : "near.");
-    if (section == BandSection::never) widen_to_never(library_);
+    if (section == BandSection::never) widen_to_never(library_, transfers);
     widen(own_, library_);
     widen(own_near_, library_near_);
   }
@@ -264,28 +264,35 @@ void BandTable::widen(Cells& cells, const Cells& by) {
 }
 
 /// The kind's band is for one further card, sqrt(2) of the mean reach of its classes (validate/fit/transfer_bands.cpp).
-/// What was measured nowhere is a further class of it as well, and classes of a kind differ more than cards do: half as
-/// far again holds nine rows in ten of each class of training rows whose generation is left out and never ran it.
-void BandTable::widen_to_never(Cells& cells) {
+/// What was measured nowhere is a further class of it as well, and classes of a kind differ more than cards do: 1.4 times
+/// as far holds nine rows in ten of most classes of training rows whose generation is left out and never ran them. Where
+/// nothing of its kind went over either (linear attention), it is a further kind: half as far again.
+void BandTable::widen_to_never(Cells& cells, const std::map<std::string, Band>& found) {
+  constexpr double kFurtherClass = 1.4, kFurtherKind = 1.5;
   constexpr std::size_t kOfClass = kSizes * kBounds;
+  const OnFile on_file(found, "far.library.");
   Cells kinds(cells.size(), 0);
+  std::vector<double> times(classes().size(), kFurtherKind);
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const std::size_t number = i / kOfClass, kind = classes().parent(number);
-    if (classes().parent(kind) != kind) kinds[i] = cells[kind * kOfClass + i % kOfClass];
+    if (classes().parent(kind) == kind) continue;
+    kinds[i] = cells[kind * kOfClass + i % kOfClass];
+    for (std::size_t size = 0; size <= kAnySize; ++size) {
+      if (on_file.at(kind, size) != nullptr) times[number] = kFurtherClass;
+    }
   }
   widen(cells, kinds);
-  constexpr double further_class = 1.5;
-  scale(cells, further_class);
-  scale(library_near_, further_class);
+  scale(cells, times);
+  scale(library_near_, times);
 }
 
-void BandTable::scale(Cells& cells, double by) {
-  for (std::uint32_t& cell : cells) {
-    Band band = bands_[cell];
+void BandTable::scale(Cells& cells, const std::vector<double>& times) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    Band band = bands_[cells[i]];
     if (band.rows == 0) continue;
-    band.low *= by;
-    band.high *= by;
-    cell = static_cast<std::uint32_t>(bands_.size());
+    band.low *= times[i / (kSizes * kBounds)];
+    band.high *= times[i / (kSizes * kBounds)];
+    cells[i] = static_cast<std::uint32_t>(bands_.size());
     bands_.push_back(std::move(band));
   }
 }

@@ -72,7 +72,8 @@ struct BandEnds {
 };
 
 /// Where a machine's bands come from. `never`: of kernels that were measured on no card, or in no such format: those of
-/// another generation, nowhere narrower than their kind's, half as wide again: a further kernel on a further card.
+/// another generation, nowhere narrower than their kind's, 1.4 times as wide (1.5 where nothing of their kind went over
+/// either): a further kernel on a further card.
 enum class BandSection { own_card, near, far, never };
 
 /// The bands of one machine, every class resolved.
@@ -96,8 +97,8 @@ class BandTable {
   std::vector<bool> fill(const std::map<std::string, Band>& found, std::string_view prefix, Cells& cells);
   void fill_transfers(const std::map<std::string, Band>& found, const std::string& distance, const std::string& other);
   void widen(Cells& cells, const Cells& by);
-  void widen_to_never(Cells& cells);
-  void scale(Cells& cells, double by);
+  void widen_to_never(Cells& cells, const std::map<std::string, Band>& found);
+  void scale(Cells& cells, const std::vector<double>& times);  // by class
   static std::size_t place_of(std::size_t band_class, Seconds predicted, Bound bound);
   std::vector<Band> bands_;
   Cells own_, library_;

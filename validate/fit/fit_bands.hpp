@@ -11,7 +11,7 @@
 // measured; they go by class and size, of another generation by the roofline's share of the time as well (unknown_share()),
 // as far to either side. A card errs as a card, so that not rows are counted but cards (near) or generations (far): each
 // says how far nine in ten of its rows reach, a class's band is the mean of those and of its kind's, which counts as one
-// more (near: a tenth of one), widened as a further card is a further draw.
+// more (near: a tenth of one, and every class as 0.15), widened as a further card is a further draw.
 #pragma once
 
 #include <cstddef>
