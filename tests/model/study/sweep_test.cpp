@@ -21,6 +21,7 @@
 #include "model/study.hpp"
 #include "tests/support/places.hpp"
 #include "tests/support/run_program.hpp"
+#include "tests/support/sampled.hpp"
 
 namespace plumbline::sweep_test {
 namespace {
@@ -397,7 +398,7 @@ TEST(Sweep, GoesOnWithTheBestPointsSoFar) {
     };
     const StudyRows whole = best_points(study, top, options, 1000);
     ASSERT_EQ(moments.size(), 14U);
-    for (const auto& [progress, best] : moments) {
+    for (const auto& [progress, best] : test::sampled(moments)) {
       SweepOptions later;
       later.before = progress;
       later.best_before = best;
