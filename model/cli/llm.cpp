@@ -253,7 +253,8 @@ void add_llm_command(const Command& root, Action& action) {
               } catch (const BadInput& bad) {
                 throw BadInput(std::string("--storage: ") + bad.what());
               }
-              if (*flags->storage <= Bandwidth{}) throw BadInput("--storage: expected a rate above 0");
+              if (*flags->storage <= Bandwidth{})
+                throw BadInput("--storage: expected a rate above 0, found '" + text + "'");
             });
   add_output_flags(
       app, flags->output,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
@@ -78,6 +79,8 @@ class InputFile {
  public:
   explicit InputFile(const std::string& path) : place_(path.empty() || path == "-" ? "stdin" : path) {
     if (place_ == "stdin") return;
+    std::error_code none;
+    if (std::filesystem::is_directory(path, none)) throw BadInput(place_ + ": expected a file, found a folder");
     descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) throw BadInput(place_ + ": cannot be opened for reading: " + std::strerror(errno));
   }

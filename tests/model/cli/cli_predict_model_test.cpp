@@ -64,6 +64,8 @@ TEST(PredictModel, RefusesBadUsageInOneLineWithTheNearestName) {
   expect_refusal({"--gpu", "h200", "llm"}, 2, "--gpu: expected behind the command, 'llm'");
   expect_refusal(decode({"--batch", "4", "--batch", "8"}), 2, "--batch: expected once, found 2 times");
   expect_refusal(decode({"--top"}), 2, "--top: expected N, found nothing");
+  expect_refusal(decode({"--storage", "0GB/s"}), 2, "--storage: expected a rate above 0, found '0GB/s'");
+  expect_refusal({"ops", "--gpu", "h200", "--in", "/tmp"}, 2, "/tmp: expected a file, found a folder");
   expect_refusal(decode({"--out", ""}), 2, "--out: expected FILE, found nothing");
   expect_refusal({"llm", "--model", "llama-3.1-8b", "--gpu", "h200"}, 2, "--phase is required");
   expect_refusal(decode({"--batch"}), 2, "--batch");
