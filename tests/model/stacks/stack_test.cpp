@@ -82,6 +82,12 @@ TEST(Stack, RefusesWhatItCannotMean) {
 
 /// Names of files and of stacks are the same, and every operator that a machine answers at all is answered by the
 /// fallbacks of each.
+TEST(Stack, ThoseThatNameTheSameFileOfLaunchesShareIt) {
+  const Stack eager = shipped("hf-eager"), fused = shipped("hf-sdpa");
+  ASSERT_NE(eager.rewrites, nullptr);
+  EXPECT_EQ(eager.rewrites, fused.rewrites);
+}
+
 TEST(Stack, TheShippedOnesAreSound) {
   const std::vector<std::string> names = stack_names();
   for (const char* wanted : {"ideal", "own", "trt-llm", "vllm"}) {
