@@ -156,6 +156,7 @@ StepNumbers of_load(const MixerLoad& load) {
   number_of(n, StepNumber::keys) = load.kv_tokens;
   number_of(n, StepNumber::context) = load.kv_len;
   number_of(n, StepNumber::width) = load.element;
+  number_of(n, StepNumber::input) = load.input > 0 ? load.input : load.element;
   number_of(n, StepNumber::scores) = load.flash ? 0 : 1;
   number_of(n, StepNumber::dropout) = load.dropout ? 1 : 0;
   number_of(n, StepNumber::decode) = load.decode ? 1 : 0;

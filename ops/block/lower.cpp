@@ -42,6 +42,7 @@ StepNumbers numbers_of(const Step& s) {
   set(StepNumber::padded, as_number(s.padded));
   whole(StepNumber::keys, s.batch * s.all_keys);
   set(StepNumber::width, bits(s.types.base) / 8.0);
+  set(StepNumber::input, bits(s.types.base) / 8.0);
   return n;
 }
 

@@ -33,6 +33,7 @@ enum class StepNumber : std::uint8_t {
   keys,              ///< keys: tokens of all sequences that keys come from, those of all context ranks
   padded,            ///< padded: eager code adds a mask though attention is not causal
   width,             ///< w: in `stored`, bytes of an activation
+  input,             ///< wi: in `stored`, bytes of what products keep of an input that nothing else keeps
   count_
 };
 inline constexpr std::size_t kStepNumbers = static_cast<std::size_t>(StepNumber::count_);

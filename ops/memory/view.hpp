@@ -77,7 +77,8 @@ struct View {
             eager(),
             narrow_softmax() ? element : 4.0,
             normalized(),
-            score_bytes()};
+            score_bytes(),
+            input_of_products()};
   }
   bool narrow_softmax() const { return source.narrow_softmax || (source.softmax_as_scores && !autocast()); }
   /// Positions that are added to the scores (T5) lie head behind head and have a gradient: cuDNN's attention takes no mask

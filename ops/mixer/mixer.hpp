@@ -53,6 +53,7 @@ struct MixerLoad {
       4;  ///< bytes of a probability that eager code works with, which it casts where they are more than `element`
   double normalized = 2;   ///< bytes of an element of the rows that an eager RMSNorm keeps beside its fp32 input
   double score_bytes = 0;  ///< that training keeps of each score (Training::score_bytes)
+  double input = 0;        ///< bytes of an element of what products keep of their input; 0: `element`
 };
 
 /// Segments of a graph: a layer with this mixer, and one whose feed-forward part is a mixture of experts.
