@@ -15,8 +15,8 @@ namespace plumbline {
 namespace {
 
 constexpr std::array<std::string_view, kStepNumbers> kStepNames{
-    "T",     "B",     "S",     "C",       "X",     "hidden", "tp",      "cp",   "page",   "decode",
-    "cache", "train", "eager", "typical", "fused", "scores", "dropout", "keys", "padded", "w", "wi"};
+    "T",     "B",     "S",       "C",     "X",      "hidden",  "tp",   "cp",     "page", "decode", "cache",
+    "train", "eager", "typical", "fused", "scores", "dropout", "keys", "padded", "w",    "wi"};
 constexpr std::array<std::string_view, 4> kFunctions{"ceil", "floor", "min", "max"};
 
 bool is_name(std::string_view text) {
