@@ -185,10 +185,14 @@ void check_schedule(const Llm& llm, const Workload& w, const std::string& place)
 /// through lists are on file here. Replicas that are whole (DistributedDataParallel) update all of their parameters each.
 void refuse_optimizer(const Workload& w, const std::string& place) {
   const Optimizer o = w.training.optimizer;
-  if (!w.training.eager || w.parallel.data == 1 || w.parallel.zero == 0) return;
   const std::string flag = place + ": optimizer: ";
   const bool by_tensor =
       o == Optimizer::muon || o == Optimizer::adafactor || o == Optimizer::adam8bit || o == Optimizer::adamw_loop;
+  if (w.training.eager && w.parallel.pipeline > 1 && by_tensor) {
+    throw NotModelled(flag +
+                      "loops over the tensors of a pipeline's stage are not modelled; expected adamw, sgd or --pp 1");
+  }
+  if (!w.training.eager || w.parallel.data == 1 || w.parallel.zero == 0) return;
   if (w.parallel.zero == 1 && by_tensor) {
     throw NotModelled(flag +
                       "of ZeroRedundancyOptimizer adam, adamw, adamw-fused, sgd and sgd-plain are on file; expected "
