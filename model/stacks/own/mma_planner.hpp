@@ -70,7 +70,7 @@ class MmaPlanner {
     d.start = std::max(d.dram_read * (at_once / split.ctas) / split.steps / (c.rates.dram_read * share),
                        at_once * d.l2 / c.rates.l2);
     // single elements are waited for where they are asked for: the first step's way is in its turns
-    if (single_elements()) d.start = std::max(Seconds{}, d.start - std::max(d.step_latency, d.chain_clk * c.clk));
+    if (single_elements()) d.start = std::max(Seconds{}, d.start - d.step_latency);
     return d;
   }
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
@@ -182,12 +182,12 @@ class MmaPlanner {
   double filled(const TileLayout& t) const { return c.task.k / (t.k_steps * t.costs->tile_k); }
 
   /// Odd K: a turn is eight loads of a thread, each warp's of as many lines as L1 looks up, one a clock; their way from
-  /// memory or L2, which nothing hides; and so many clocks for packing and one store. Turns without rows take none, nor do
-  /// lanes beyond K. At a step's barrier warps begin together, and L1 serves them in turns. The first steps, one less than
-  /// stages, are asked for before any barrier: warps drift apart there, so that one's way is hidden behind others' lookups.
-  /// (`kPackClk` by 18 training rows of portable.pieces2.json, an H200: 305 has the least mean of errors, 255 of squares.)
+  /// memory or L2, and so many clocks for packing and one store, before the warp's next turn. Turns without rows take none,
+  /// nor do lanes beyond K. Warps begin a step together, behind its barrier, and drift apart, so that one's way is hidden
+  /// behind others' lookups. Products and fragments are behind the loads in a warp's code, not beside them.
+  /// (`kPackClk` by 18 training rows of portable.pieces2.json, an H200: 250 to 270 have the least mean of errors.)
   Seconds single_loads(const TileLayout& t, const WorkSplit& split, const Demand& d) const {
-    constexpr double kPackClk = 280;
+    constexpr double kPackClk = 250;
     const TileCosts& e = *t.costs;
     const double piece = piece_of(e), warps = threads(e) / kWarp, rows_at_once = threads(e) * kUnit / piece;
     const double turns =
@@ -197,9 +197,8 @@ class MmaPlanner {
     const double first = std::min(1.0, d.dram_read / (split.ctas * split.steps) / d.l2);
     const Seconds trip = first * c.rates.gpu.memory.latency + (1 - first) * c.rates.l2_mean_latency();
     const Seconds alone = trip + kPackClk * c.clk;
-    const double ahead = std::min(split.steps, e.stages - 1) / split.steps;
-    const Seconds drifting = std::max(warps * looked_up, alone + looked_up);
-    return turns * (ahead * drifting + (1 - ahead) * (alone + warps * looked_up));
+    const Seconds of_last_warp = turns * (alone + looked_up) + (warps - 1) * looked_up;
+    return std::max(of_last_warp, turns * warps * looked_up + alone) + d.chain_clk * c.clk;
   }
 
   const Context& c;
