@@ -79,6 +79,7 @@ SourceKeeps source_keeps(const Llm& llm) {
   keeps.keeps_all_scores = name == "opt" || (as_bart && !drops_scores);
   keeps.keeps_embedding = one_of(name, {"opt", "phi"});
   keeps.keeps_mixed = name == "distilbert";
+  keeps.keeps_fed = name == "albert";
   keeps.broadcasts_keys = name == "falcon";
   keeps.routes_in_fp32 = one_of(name, {"glm4_moe", "deepseek_v2", "deepseek_v3"});
   return keeps;

@@ -47,6 +47,7 @@ struct SourceKeeps {
       false;  ///< adds positions to the scores: no fused kernel takes such a bias with its gradient (T5)
   bool keeps_embedding = false;  ///< drops nothing of what is looked up, though it drops elsewhere
   bool keeps_mixed = false;      ///< adds what attention's output projection makes as it is (DistilBERT)
+  bool keeps_fed = false;        ///< and what its feed-forward part makes (ALBERT)
   int outer_norms = 1;           ///< norms of a stack that stand around its layers (mBART: one in front and one behind)
   /// An encoder in front of a decoder norms and drops what it looks up, as the decoder does (BART).
   bool ends_of_encoder = false;

@@ -64,7 +64,7 @@ double stored_weights(const FfnSpec& f, const View& v, double width) {
 }  // namespace
 
 double stored_ffn(const FfnSpec& f, const View& v) {
-  double bytes = v.dropout ? v.tokens * v.hidden : 0;
+  double bytes = v.dropout && !(v.eager() && v.source.keeps_fed) ? v.tokens * v.hidden : 0;
   bytes += stored_weights(f, v, d(f.is_moe() ? f.shared_width + f.width : f.width));
   const double read = v.input_of_products();
   if (!f.is_moe()) return bytes + stored_dense(f, v, v.tokens, v.hidden, d(f.width) / v.tp(), read, v.element);

@@ -183,6 +183,24 @@ TEST(LowerMemory, WhatAnEagerLayerKeepsOfJoinedProjections) {
   EXPECT_EQ(kept("gpt_neox", 0.25) - plain, 2 * kQueries + kKeys - 2 * kInput);
 }
 
+/// DistilBERT and ALBERT add what one of a layer's two parts makes as it is: a mask less, of a byte an element.
+TEST(LowerMemory, AnEagerLayerOfWhichOnePartDropsNothing) {
+  Workload w = train(1, 64);
+  w.training.eager = true;
+  const auto kept = [&w](const char* type) {
+    FfnSpec fed;
+    fed.gated = false;
+    fed.width = 3072;
+    LayerSpec l = layer(gqa(12, 12, 64), fed);
+    l.norm = NormKind::layer;
+    Llm m = model("m", 768, 30000, {{l, 12}});
+    m.model_type = type;
+    return lowering::kept_bytes_of(m, w, lowering::types_of(m, w), m.main(), 0);
+  };
+  EXPECT_EQ(kept("distilbert") - kept("bert"), -64 * 768.0);
+  EXPECT_EQ(kept("albert") - kept("bert"), -64 * 768.0);
+}
+
 /// A wide layer of few tokens holds most at the end of its backward pass, in the norm that it begins with: 26 bytes an element of
 /// the residual stream (two H200 recorded 26.0, data/measurements/h200/pytorch_training/two.twentieth.steps.jsonl).
 TEST(LowerMemory, AnEagerNormHoldsMostWhereGradientsOutweighActivations) {
