@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Column sums of a gradient under PyTorch: cold, in L2, and where a backward pass has them, behind the products that read the gradient.
+"""Column sums of a gradient under PyTorch: cold, in L2, and behind the products that read the gradient.
 
     tools/measure_sums.py OUT.jsonl SECONDS
 
-Prints a line a shape, of at most 60 drawn by a seed: rows m, columns n, columns k of the layer's input; the median in us of twelve sums of
-[m, n] in bf16 by torch.profiler, each time after 256 MiB were written: `cold`, with nothing between; `behind_write`, the gradient written
-by one launch before; `behind_inputs`, `behind_weights`, `behind_both`, that launch and the gradient of the input, of the weights, of both
-in that order; `hot`, sum after sum without the writes; and how many launches each median is of.
+Writes a line a shape, of at most 60 drawn by a seed: rows m, columns n, columns k of the layer's input; the median in us of twelve
+sums of [m, n] in bf16 by torch.profiler, each time after 256 MiB were written: `cold`, with nothing between; `behind_write`, the
+gradient written by one launch before; `behind_inputs`, `behind_weights`, `behind_both`, that launch and the gradient of the input,
+of the weights, of both in that order; `hot`, sum after sum without the writes; and how many launches each median is of.
 """
 import json
 import random
@@ -51,7 +51,8 @@ def ways(m, n, k, flush):
         return run
 
     return {"cold": behind(), "hot": lambda: gradient.sum(0), "behind_both": behind(True, True, True),
-            "behind_weights": behind(True, of_weights=True), "behind_inputs": behind(True, inputs=True), "behind_write": behind(True)}
+            "behind_weights": behind(True, of_weights=True), "behind_inputs": behind(True, inputs=True),
+            "behind_write": behind(True)}
 
 
 def main():

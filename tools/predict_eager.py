@@ -30,8 +30,8 @@ import convert_training_traces
 import trace_training_models
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "loop": "adamw-loop", "sgd": "sgd-plain", "sgd-momentum": "sgd", "adafactor": "adafactor",
-              "muon": "muon", "adam8bit": "adam8bit"}
+OPTIMIZERS = {"foreach": "adamw", "fused": "adamw-fused", "loop": "adamw-loop", "sgd": "sgd-plain", "sgd-momentum": "sgd",
+              "adafactor": "adafactor", "muon": "muon", "adam8bit": "adam8bit"}
 
 
 COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast")

@@ -124,8 +124,8 @@ def shared_optimizer(name, parameters):
 
 
 def optimizer_of(name, parameters, shared=False):
-    """AdamW, fused, as lists of tensors or a tensor at a time (`loop`), or another of torch.optim by lists of tensors; a tensor at a time Adafactor as it
-    comes by itself, and bitsandbytes' AdamW8bit. `shared`: between the ranks (ZeRO-1)."""
+    """AdamW, fused, as lists of tensors or a tensor at a time (`loop`), or another of torch.optim by lists of tensors; a tensor
+    at a time Adafactor as it comes by itself, and bitsandbytes' AdamW8bit. `shared`: between the ranks (ZeRO-1)."""
     if shared:
         return shared_optimizer(name, parameters)
     if name == "sgd":

@@ -1,7 +1,6 @@
 #include "model/schedule/pipeline.hpp"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "arch/gpu/peaks.hpp"
@@ -41,6 +40,12 @@ void add_turns(StageTurns& turns, const NodePrediction& n, Seconds time, bool on
   const auto* collective = std::get_if<Collective>(&n.node->op);
   if (collective == nullptr) turns.update += time;
   else (collective->kind == CollectiveKind::all_gather ? turns.gathers : turns.sums) += time;
+}
+
+void set_passes(StageTurns& turns, const StagePasses& passes) {
+  turns.forward = passes.forward;
+  turns.backward = passes.backward;
+  turns.weights = passes.weights;
 }
 
 /// Of one micro-batch.
@@ -144,7 +149,8 @@ bool hands_over(const Op& op) {
 
 namespace {
 
-/// DualPipe, of passes as they would be alone; what two together gain they gain in `together` of all.
+/// DualPipe, of passes as they would be alone; what two together gain they gain in `together` of all. Each rank's are written to
+/// its turns.
 Seconds dual_time(std::vector<StageSum>& ranks, const PipelineStages& pipeline) {
   const bool v = pipeline.schedule == PipelineSchedule::dual_pipe_v;
   const double together = v ? passes_together_in_v(pipeline.stages, pipeline.micro_batches)
@@ -153,11 +159,11 @@ Seconds dual_time(std::vector<StageSum>& ranks, const PipelineStages& pipeline) 
   for (StageSum& s : ranks) {  // of two stages: each pass is a half
     const Seconds forward = 0.5 * (s.forward + s.beside_forward), whole = 0.5 * (s.time + s.beside);
     passes.push_back({forward, whole - forward, 0.5 * s.weights, whole - 0.5 / together * s.beside});
-    StageTurns& turns = s.turns;
-    std::tie(turns.forward, turns.backward, turns.weights, turns.both) =
-        std::tie(passes.back().forward, passes.back().backward, passes.back().weights, passes.back().both);
-    turns.forward_sends = 0.5 * turns.forward_sends;
-    turns.backward_sends = 0.5 * turns.backward_sends;
+    const DualPasses& each = passes.back();
+    set_passes(s.turns, {each.forward, each.backward, each.weights});
+    s.turns.both = each.both;
+    s.turns.forward_sends = 0.5 * s.turns.forward_sends;
+    s.turns.backward_sends = 0.5 * s.turns.backward_sends;
   }
   return v ? dual_pipe_v_time(passes, pipeline.micro_batches) : dual_pipe_time(passes, pipeline.micro_batches);
 }
@@ -187,8 +193,7 @@ void keep_slowest_of_training(StepPrediction& step, std::vector<StageSum>& stage
   for (std::size_t i = 0; i < stages.size(); ++i) {
     StageSum& s = stages[i];
     passes.push_back({s.forward, s.time - s.forward, s.weights});
-    std::tie(s.turns.forward, s.turns.backward, s.turns.weights) =
-        std::tie(passes.back().forward, passes.back().backward, passes.back().weights);
+    set_passes(s.turns, passes.back());
     once = std::max(once, s.once);
     const Seconds busy = parts * s.time + s.once;
     const Joules drawn = parts * s.energy + s.once_energy;

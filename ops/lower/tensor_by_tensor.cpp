@@ -1,9 +1,9 @@
 // Optimizers of PyTorch that go through the parameters in a loop of Python, each tensor by launches of its own:
 // Adafactor as it comes by itself (PyTorch 2.11, torch/optim/_adafactor.py, _single_tensor_adafactor), Muon
 // (torch/optim/_muon.py), which knows no lists, AdamW where it is told to take none (foreach=False; torch/optim/adam.py,
-// _single_tensor_adam), and Adam with moments of 8 bits (bitsandbytes 0.50, bitsandbytes/optim/optimizer.py). Their launches are on file by node (data/launches); here stand the tensors' shapes
-// and how many there are of each. Each shape is a segment of its own that runs once a tensor; it is `layers`, as the
-// host issues each launch of it.
+// _single_tensor_adam), and Adam with moments of 8 bits (bitsandbytes 0.50, bitsandbytes/optim/optimizer.py). Their
+// launches are on file by node (data/launches); here stand the tensors' shapes and how many there are of each. Each
+// shape is a segment of its own that runs once a tensor; it is `layers`, as the host issues each launch of it.
 //
 // Muon takes the layers' matrices; embeddings, head, norms and biases are left to AdamW, as its documentation asks, and
 // so are experts, as it refuses tensors of three dimensions. Adafactor factors the last two of those. Adam of 8 bits

@@ -114,7 +114,8 @@ struct Peak {
   }
 };
 
-/// During the update: its lists, Adafactor's estimate of the largest tensor or the roots of its moments, the square roots of what Muon leaves to lists.
+/// During the update: its lists, Adafactor's estimate of the largest tensor, of a loop the roots of its moments, the square roots
+/// of what Muon leaves to lists.
 void see_update(Peak& peak, const Llm& llm, const Workload& w, Bytes shard, Bytes updated, double in_matrices) {
   const Optimizer optimizer = w.training.optimizer;
   const bool list = optimizer == Optimizer::adam || optimizer == Optimizer::adamw;

@@ -313,6 +313,16 @@ class Rewriting {
     std::int64_t times = 0;
     Op op;
   };
+  /// A rule that was worked out for a node's operator: layers have alike norms, and what is computed again is what was computed
+  /// before.
+  struct Worked {
+    const NodeRule* rule;
+    const Node* source;  // of before_
+    std::size_t first;   // of launches_
+  };
+  std::span<const Launch> of(const Worked& each) const {
+    return std::span(launches_).subspan(each.first, each.rule->launches.size());
+  }
 
   /// The rule's launches for the operator of `source`, in their order.
   std::span<const Launch> worked_out(const NodeRule& rule, const Node& source) {
@@ -360,15 +370,6 @@ class Rewriting {
   KeptNames names_;
   std::array<std::vector<const NodeRule*>, 3> rules_;  // those of this step and model by their pass, in their order
   std::vector<Node> before_;
-  // Layers have alike norms, and what is computed again is what was computed before.
-  struct Worked {
-    const NodeRule* rule;
-    const Node* source;  // of before_
-    std::size_t first;   // of launches_
-  };
-  std::span<const Launch> of(const Worked& each) const {
-    return std::span(launches_).subspan(each.first, each.rule->launches.size());
-  }
   std::vector<Worked> worked_;
   std::vector<Launch> launches_;
   std::vector<int> last_of_;  // the launch that a node's followers wait for

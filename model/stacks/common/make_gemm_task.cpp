@@ -71,6 +71,11 @@ void require_scales_of_32(const Question& q, Answer& out) {
   out.unmeasured = true;
 }
 
+void add_scales_of_32(GemmTask& t, const Precision& p) {
+  t.input_bytes *= 1 + 1.0 / kMxBlock;
+  if (p.weight == DType::fp8) t.weight_bytes *= 1 + 1.0 / kMxBlock;
+}
+
 GemmTask gemm_task(const Gemm& s, const Rates& m) {
   GemmTask t = typed(s.precision, m);
   t.m = static_cast<double>(s.m);
@@ -81,10 +86,7 @@ GemmTask gemm_task(const Gemm& s, const Rates& m) {
   t.inputs_km = s.layout == WeightLayout::km;
   t.adds = s.accumulate;
   t.block = s.block;
-  if (s.block == kMxBlock) {
-    t.input_bytes *= 1 + 1.0 / kMxBlock;
-    if (s.precision.weight == DType::fp8) t.weight_bytes *= 1 + 1.0 / kMxBlock;  // 4 bits have theirs in their width
-  }
+  if (s.block == kMxBlock) add_scales_of_32(t, s.precision);
   if (s.bias) t.bias_bytes = t.n * t.output_bytes;
   if (s.accumulate) t.bias_bytes += t.m * t.n * t.output_bytes;  // what the product is added to
   return t;

@@ -20,6 +20,9 @@ bool takes_narrow_weights(const Precision& precision, const Rates& rates);
 /// "tcgen05.mma", kind::mxf8f6f4; "mma" with .block_scale of sm_120): nobody measured one. Throws NotModelled for others.
 void require_scales_of_32(const Question& question, Answer& answer);
 
+/// What is read with such scales: a byte for each 32 values of 8 bits. Weights of 4 bits have theirs in their width.
+void add_scales_of_32(GemmTask& task, const Precision& precision);
+
 /// The task that a shape asks for, of a format that the GPU has a path for.
 GemmTask gemm_task(const Gemm& shape, const Rates& rates);
 GemmTask gemm_task(const GemmSparse24& shape, const Rates& rates);

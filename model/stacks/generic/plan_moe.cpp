@@ -218,10 +218,7 @@ class MoeCall {
     t.m = rows_ / touched;
     t.n = n;
     t.k = k;
-    if (s_.block == kMxBlock) {  // a byte for each 32 values; weights of 4 bits have theirs in their width
-      t.input_bytes *= 1 + 1.0 / kMxBlock;
-      if (s_.precision.weight == DType::fp8) t.weight_bytes *= 1 + 1.0 / kMxBlock;
-    }
+    if (s_.block == kMxBlock) add_scales_of_32(t, s_.precision);
     const bool sums = bits(s_.precision.input) <= 8 && s_.block > 0 && !scales_in_hardware();
     const Bytes weights = t.batch * n * k * t.weight_bytes * units::B, rows = rows_ * k * t.input_bytes * units::B;
     const Bytes held = q_.resident.weights * weights + rows - beyond_l2(rows);

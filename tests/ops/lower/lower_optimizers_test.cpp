@@ -126,5 +126,38 @@ TEST(LowerOptimizers, EachStageHoldsWhatItsPlaceAsksFor) {
   EXPECT_EQ(most, memory_need(llama_8b(), w).total());
 }
 
+/// Trained, then generated from.
+void expect_the_fullest(Workload w) {
+  for (const std::int64_t context : {0, 1000}) {
+    if (context > 0) w.phase = Phase::decode;
+    w.context = context;
+    Bytes most;
+    for (const MemoryNeed& stage : memory_of_stages(llama_8b(), w)) most = std::max(most, stage.total());
+    EXPECT_EQ(memory_need(llama_8b(), w).total(), most) << w.parallel.pipeline << " stages, zero " << w.parallel.zero;
+  }
+}
+
+/// The need is the fullest stage's by every schedule, whichever that is, of stages of unlike length too.
+TEST(LowerOptimizers, TheNeedIsTheFullestStages) {
+  using enum PipelineSchedule;
+  for (const PipelineSchedule schedule : {gpipe, one_f_one_b, interleaved, zero_bubble, dual_pipe, dual_pipe_v}) {
+    for (const std::int64_t stages : {4, 6, 8}) {
+      Workload w = updated_by(Optimizer::adamw, 32);
+      w.parallel.pipeline = stages;
+      w.parallel.data = 2;
+      w.training.micro_batch = 1;
+      w.training.schedule = schedule;
+      w.training.chunks = schedule == interleaved ? 2 : 1;
+      for (const int zero : {0, 1, 3}) {
+        w.parallel.zero = zero;
+        for (const Offload offload : {Offload::none, Offload::activations, Offload::optimizer}) {
+          w.training.offload = offload;
+          expect_the_fullest(w);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::testing_support::lower_optimizers_test

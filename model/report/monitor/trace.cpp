@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "model/report/json_parts.hpp"
+#include "model/report/monitor/trace_parts.hpp"
 #include "model/report/power_trace.hpp"
 #include "model/report/report.hpp"
-#include "model/report/trace_parts.hpp"
 #include "model/words.hpp"
 #include "ops/table/text.hpp"
 

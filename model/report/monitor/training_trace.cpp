@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/report/trace_parts.hpp"
+#include "model/report/monitor/trace_parts.hpp"
 #include "model/schedule/dual_pipe.hpp"
 #include "model/schedule/training.hpp"
 
