@@ -95,12 +95,14 @@ RECORDINGS = {"products_drawn": "products", "products_second": "products_second"
               "products_eighth": "products_eighth", "products_ninth": "products_ninth",
               "products_tenth": "products_tenth", "products_eleventh": "products_eleventh",
               "products_twelfth": "products_twelfth", "products_thirteenth": "products_thirteenth",
-              "products_fourteenth": "products_fourteenth", "products_edges": "products_edges"}
+              "products_fourteenth": "products_fourteenth", "products_fifteenth": "products_fifteenth",
+              "products_edges": "products_edges"}
 ONE_SIDED = {"one_row": ("train",), "products_fourth": ("heldout",), "products_fifth": ("heldout",),
              "products_sixth": ("heldout",), "products_one_turn": ("train",), "products_eighth": ("heldout",),
              "products_ninth": ("heldout",), "products_tenth": ("heldout",),
              "products_twelfth": ("heldout",), "products_thirteenth": ("heldout",),
-             "products_fourteenth": ("heldout",), "products_edges": ("train",)}
+             "products_fourteenth": ("heldout",), "products_fifteenth": ("heldout",),
+             "products_edges": ("train",)}
 # drawn as held out, and looked at since: dealt by the rule
 OPENED = ("products_eleventh",)
 # of a draw whose sides were recorded on a card each

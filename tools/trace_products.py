@@ -7,7 +7,7 @@ shared memory and times, by PyTorch's profiler. The cases are made as tools/trac
     ncu --profile-from-start off --nvtx --clock-control none --csv --page raw --log-file LOG --metrics METRICS \\
         python3 tools/trace_products.py --cases CASES.jsonl --count
 
---list: the cases of a draw (first to fourteenth), one JSON object a line. `set` says what for: `train` (sizes that the project's rule
+--list: the cases of a draw (first to fifteenth), one JSON object a line. `set` says what for: `train` (sizes that the project's rule
 holds out are drawn again), `heldout` (drawn by another seed; all of them are held out), `sweep` (training too: one to four
 turns of the SMs at six depths, from a cold L2 and from a warm one; of the first draw alone). --count: one call of each case,
 marked by its line, for the profiler. FOLDER/products.jsonl: each case with its launches. Each case runs REPEATS times; before
@@ -30,7 +30,8 @@ SEEDS = {"first": (20261201, 20261202), "second": (20261203, 20261204), "third":
          "fourth": (20261217, 20261218), "fifth": (20261219, 20261220), "sixth": (20261221, 20261222), "seventh": (20261223, 20261224),
          "eighth": (20261225, 20261226), "ninth": (20261227, 20261228), "tenth": (20261229, 20261230),
          "eleventh": (20261231, 20270101), "twelfth": (20270102, 20270103),
-         "thirteenth": (20270104, 20270105), "fourteenth": (20270106, 20270107)}
+         "thirteenth": (20270104, 20270105), "fourteenth": (20270106, 20270107),
+         "fifteenth": (20270108, 20270109)}
 # cases of a type: for training, held out
 EACH = {"first": {"int8": (80, 28), "tf32": (80, 28), "float32": (60, 28), "fp8_row": (70, 28), "fp8_block": (70, 28), "fp8_tensor": (40, 28),
                   "float16": (40, 28), "bfloat16": (40, 28)},
@@ -45,7 +46,9 @@ EACH = {"first": {"int8": (80, 28), "tf32": (80, 28), "float32": (60, 28), "fp8_
         "eighth": {"tf32": (0, 50), "float16": (0, 60), "bfloat16": (0, 70)},
         "ninth": {"tf32": (0, 90), "float16": (0, 25), "bfloat16": (0, 20)},
         "tenth": {"float16": (0, 60), "bfloat16": (0, 50), "fp8_tensor": (0, 50)},
-        "eleventh": {}, "twelfth": {}, "thirteenth": {"tf32": (0, 24)}, "fourteenth": {"tf32": (0, 40)}}
+        "eleventh": {}, "twelfth": {}, "thirteenth": {"tf32": (0, 24)}, "fourteenth": {"tf32": (0, 40)},
+        "fifteenth": {"int8": (0, 40), "tf32": (0, 40), "float32": (0, 40), "fp8_row": (0, 40), "fp8_block": (0, 40), "fp8_tensor": (0, 40),
+                      "float16": (0, 40), "bfloat16": (0, 40)}}
 # the same, whose rows are no whole 16 bytes
 ODD = {"sixth": {"bfloat16": (0, 80), "tf32": (0, 40), "float16": (0, 20)},
        "seventh": {"bfloat16": (130, 40), "tf32": (70, 20), "float16": (40, 15)}}
@@ -54,17 +57,18 @@ RAGGED = {"seventh": {"bfloat16": (200, 30), "tf32": (120, 20), "float16": (70, 
           "eighth": {"bfloat16": (0, 25), "float16": (0, 10)},
           "ninth": {"bfloat16": (0, 12), "tf32": (0, 12)}}
 # gradients' products: of inputs (weights [K,N]) and of weights (both operands across)
-ACROSS = {"eleventh": {"tf32": (0, 120)}, "twelfth": {"tf32": (0, 120)}, "thirteenth": {"tf32": (0, 60)}, "fourteenth": {"tf32": (0, 24)}}
+ACROSS = {"eleventh": {"tf32": (0, 120)}, "twelfth": {"tf32": (0, 120)}, "thirteenth": {"tf32": (0, 60)}, "fourteenth": {"tf32": (0, 24)},
+          "fifteenth": {"tf32": (0, 20)}}
 # those of up to 32 rows
 FEW = {"seventh": {"bfloat16": (140, 30), "tf32": (60, 15), "float16": (60, 15)}}
 # batches of small matrices
 SMALL = {"seventh": (220, 40), "eighth": (0, 30), "ninth": (0, 10)}
 BATCHES = {"first": (80, 32), "second": (250, 40), "third": (300, 50), "fourth": (0, 60), "fifth": (0, 80), "sixth": (0, 60), "seventh": (0, 60),
            "eighth": (0, 60),
-           "ninth": (0, 12), "tenth": (0, 0), "eleventh": (0, 0), "twelfth": (0, 0), "thirteenth": (0, 50), "fourteenth": (0, 0)}
+           "ninth": (0, 12), "tenth": (0, 0), "eleventh": (0, 0), "twelfth": (0, 0), "thirteenth": (0, 50), "fourteenth": (0, 0), "fifteenth": (0, 30)}
 ROWS = {"first": (80, 32), "second": (250, 40), "third": (150, 40), "fourth": (1500, 60), "fifth": (0, 60), "sixth": (0, 50), "seventh": (0, 50),
         "eighth": (0, 40),
-        "ninth": (0, 12), "tenth": (0, 0), "eleventh": (0, 0), "twelfth": (0, 0), "thirteenth": (0, 12), "fourteenth": (0, 90)}
+        "ninth": (0, 12), "tenth": (0, 0), "eleventh": (0, 0), "twelfth": (0, 0), "thirteenth": (0, 12), "fourteenth": (0, 90), "fifteenth": (0, 20)}
 DEPTHS = (1024, 2048, 4096, 6400, 8192, 12288)
 SWEPT = ((1408, 1408), (1024, 1408), (704, 1408), (2816, 1408), (5632, 1408), (256, 8192))
 
