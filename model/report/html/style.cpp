@@ -58,6 +58,7 @@ dl.facts dt{color:var(--soft)}dl.facts dd{margin:0;min-width:0;overflow-wrap:any
 pre{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.8em;font-size:.85em;
 white-space:pre-wrap;overflow-wrap:anywhere}
 footer{margin-top:3em;color:var(--soft);font-size:.85em}
+@media screen and (min-width:1160px){.scroll{width:max-content;min-width:100%;max-width:calc(50vw + 500px)}}
 @media (max-width:640px){body{padding:1em .8em 2em}.wide{display:none}.tiles{grid-template-columns:1fr 1fr}
 .tile .value{font-size:1.15em}
 th:first-child,td:first-child{position:sticky;left:0;background:var(--page)}dl.facts{grid-template-columns:1fr;gap:0}dl.facts dd{margin-bottom:.4em}}
