@@ -250,10 +250,11 @@ void predict_step(const Llm& llm, const Workload& workload, const Machine& machi
   }
   const std::int64_t exchange_sms = workload.parallel.expert > 1 ? exchange_sms_of(machine) : 0;
   if (exchange_sms > 0 || stack.fused_attention || stack.prefill_at_once > 0 || stack.written_out_attention ||
-      stack.rounds_routed_rows || (train && stack.training)) {
+      stack.rounds_routed_rows || stack.attention_rotates || (train && stack.training)) {
     Workload as_the_stack_does = workload;
     as_the_stack_does.exchange_sms = exchange_sms;
     as_the_stack_does.rounds_routed_rows = stack.rounds_routed_rows;
+    as_the_stack_does.attention_rotates = stack.attention_rotates;
     as_the_stack_does.fused_attention = stack.fuses_attention_of(llm.model_type);
     as_the_stack_does.prefill_at_once = stack.prefill_at_once;
     as_the_stack_does.training.written_out = stack.written_out_attention;

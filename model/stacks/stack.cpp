@@ -185,7 +185,8 @@ Stack parse_stack(const std::string& text, const std::string& place) {
                             "token_exchange",
                             "prefill_at_once",
                             "scores_kept",
-                            "rounds_routed_rows"});
+                            "rounds_routed_rows",
+                            "attention_rotates"});
   if (root.at("schema").as_integer() != 1) root.at("schema").fail("expected 1");
   Stack stack;
   stack.name = root.at("name").as_string();
@@ -212,6 +213,7 @@ Stack parse_stack(const std::string& text, const std::string& place) {
     for (const JsonValue& each : unfused->elements()) stack.unfused_models.push_back(each.as_string());
   }
   if (const auto written = root.find_bool("written_out_attention")) stack.written_out_attention = *written;
+  if (const auto rotates = root.find_bool("attention_rotates")) stack.attention_rotates = *rotates;
   if (const auto rounds = root.find_bool("rounds_routed_rows")) stack.rounds_routed_rows = *rounds;
   stack.host = read_host(root);
   read_gap(root, stack);

@@ -14,7 +14,7 @@
 //       launches take what they take there
 //     "gap_in_graph": {"time": "0.35 us", "source": "..."},
 //     "token_exchange": {"sms": 20, "source": "..."},
-//     "rounds_routed_rows": true,
+//     "rounds_routed_rows": true, "attention_rotates": true,
 //     "scores_kept": {"bytes": "4 B", "source": "..."},
 //     "prefill_at_once": {"tokens": 2048, "source": "..."} }
 //
@@ -109,6 +109,7 @@ struct Stack {
   /// all-to-all.
   std::int64_t exchange_sms = 0;
   bool rounds_routed_rows = false;  ///< Workload::rounds_routed_rows
+  bool attention_rotates = false;   ///< Workload::attention_rotates
 
   /// Its section of calibrations and reports: the floor, ours where our kernels come first, else the libraries'.
   KernelSet kernels() const;

@@ -192,6 +192,9 @@ struct Workload {
   /// Where experts' operands have scales of blocks, routed rows are rounded where their experts are, behind the permutation,
   /// not tokens before it. Predictions set it to what the stack does.
   bool rounds_routed_rows = false;
+  /// At fusion `typical`, of layers that keep keys and values: the attention's own launches rotate queries and keys and write
+  /// the cache (TensorRT-LLM's), no node before it does. Predictions set it to what the stack does.
+  bool attention_rotates = false;
 };
 
 /// Training::eager, with gradients of the type that layers have where nobody gave one.

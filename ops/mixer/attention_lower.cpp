@@ -5,7 +5,10 @@
 //   heads are expanded by a copy first (`repeat_kv` of Hugging Face's eager code).
 // * typical: one QKV GEMM and flash attention. One `rope` kernel rotates Q and K and writes K and V to the cache, in
 //   prefill and in decode (vLLM: rotary_embedding, reshape_and_cache; one launch here as SGLang and FlashInfer fuse
-//   them), so AttentionPrefill.append is 0. Its V heads are counted as rotated heads: the same bytes.
+//   them), so AttentionPrefill.append is 0. Its V heads are counted as rotated heads: the same bytes. Where the stack's
+//   attention rotates and appends (TensorRT-LLM's, Workload::attention_rotates), there is no such node, append is 1. Heads
+//   with a norm of their own are rotated where they are normed, by one launch that is counted as the rotation
+//   (TensorRT-LLM's fusedQKNormRope); attention appends.
 // * max: rotation and append happen inside the attention kernel (TensorRT-LLM's XQA and FMHA: append = 1), or in the
 //   QKV epilogue when there is no cache. So does the QK norm (TensorRT-LLM's fusedQKNormRope).
 #include "ops/mixer/attention.hpp"
@@ -38,13 +41,18 @@ void qkv_projection(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::
   if (v_width > 0) s.linear("v_proj"_node, s.tokens, v_width, s.hidden, a.qkv_bias);
 }
 
+/// Heads are normed and rotated by one launch, before an attention that rotates none.
+bool norms_and_rotates(const Step& s, const AttentionSpec& a) {
+  return !s.max() && s.attention_rotates() && a.qk_norm == 1 && a.rope;
+}
+
 /// Per head (1) both fit one launch over all heads; over the whole width (2) Q and K rows differ in length.
 void qk_norm(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::int64_t kv_heads) {
   if (a.qk_norm == 0) return;
   const bool per_head = a.qk_norm == 1;
   const NormKind kind = a.qk_norm_vectors == 2 ? NormKind::layer : NormKind::rms;
   const std::int64_t keys = a.reads_other_cache ? 0 : kv_heads;
-  if (per_head && s.max()) return;
+  if (per_head && (s.max() || norms_and_rotates(s, a))) return;
   if (per_head && !s.none()) {
     s.norm("qk_norm"_node, kind, s.tokens * (q_heads + keys), a.qk_dim);
     return;
@@ -57,10 +65,15 @@ void qk_norm(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::int64_t
 void rope_and_append(Step& s, const AttentionSpec& a, std::int64_t q_heads, std::int64_t kv_heads) {
   const DType type = s.types.base;
   if (s.max()) return;
+  if (norms_and_rotates(s, a)) {
+    s.add("rope"_node, Rope{s.tokens, q_heads + (a.reads_other_cache ? 0 : kv_heads), a.qk_dim, type});
+    return;
+  }
   if (a.reads_other_cache) {
     if (a.rope) s.add("q_rope"_node, Rope{s.tokens, q_heads, a.qk_dim, type});
     return;
   }
+  if (s.attention_rotates()) return;
   if (s.none()) {
     if (a.rope) s.add("q_rope"_node, Rope{s.tokens, q_heads, a.qk_dim, type});
     if (a.rope) s.add("k_rope"_node, Rope{s.tokens, kv_heads, a.qk_dim, type});
@@ -100,7 +113,7 @@ void attend(Step& s, const AttentionSpec& a) {
   if (a.value_mask) s.linear("mask_proj"_node, s.tokens, kv_heads, kv_heads * a.v_dim);
   gather_context(s, kv_heads * (a.qk_dim + a.v_dim), s.kept());
   attention_core(s, {q_heads, kv_heads, a.qk_dim, a.v_dim, s.q_len, s.kv_len, a.causal, a.window, a.chunked, s.decode,
-                     s.max() && s.cache && !a.reads_other_cache ? 1 : 0, s.kept()});
+                     s.attention_rotates() && s.cache && !a.reads_other_cache ? 1 : 0, s.kept()});
   merge_context(s, q_heads, a.v_dim);
   if (a.output_gate) output_gate(s, q_heads * a.v_dim);
   if (a.head_gates) {

@@ -45,7 +45,7 @@ void latent_projections(Step& s, const Mla& m) {
 }
 
 void rope_and_append(Step& s, const Mla& m) {
-  if (s.max()) return;
+  if (s.attention_rotates()) return;
   s.add("rope"_node, Rope{s.tokens, m.heads + 1, m.rope, s.types.base});  // the rotary key is one for all heads
   if (s.cache) s.copy("kv_append"_node, s.tokens, m.kv_rank + m.rope);
 }
@@ -62,9 +62,10 @@ void expanded(Step& s, const MlaSpec& a, const Mla& m) {
   s.quantize("kv_b_quantize"_node, kv_tokens, m.kv_rank, s.types.linear);
   s.linear("kv_b_proj"_node, kv_tokens, m.heads * (m.nope + m.v), m.kv_rank);
   rope_and_append(s, m);
-  if (!s.max()) s.copy("k_concat"_node, kv_tokens, m.heads * (m.nope + m.rope));  // [k_nope, k_rope for every head]
+  if (!s.attention_rotates())
+    s.copy("k_concat"_node, kv_tokens, m.heads * (m.nope + m.rope));  // [k_nope, k_rope for every head]
   attention_core(s, {m.heads, m.heads, m.nope + m.rope, m.v, s.q_len, s.kv_len, a.causal, selected(a, s.kv_len), false,
-                     false, 0, s.types.base});
+                     false, s.attention_rotates() && !s.max() ? 1 : 0, s.types.base});
 }
 
 void absorbed(Step& s, const MlaSpec& a, const Mla& m) {

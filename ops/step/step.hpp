@@ -48,6 +48,8 @@ class Step {
 
   bool none() const { return fusion == Fusion::none; }
   bool max() const { return fusion == Fusion::max; }
+  /// Attention rotates and writes the cache by itself (Workload::attention_rotates; at fusion `max` it always does).
+  bool attention_rotates() const { return max() || (workload.attention_rotates && fusion == Fusion::typical && cache); }
   bool train() const { return workload.phase == Phase::train; }
   bool offloads_activations() const { return train() && workload.training.offload == Offload::activations; }
   /// Keys and values that stay in the cache have its format; others are activations.

@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "arch/error.hpp"
 #include "arch/files.hpp"
+#include "model/machines.hpp"
+#include "model/predict.hpp"
 #include "model/stacks/providers.hpp"
 #include "ops/table/table.hpp"
 #include "ops/table/text.hpp"
@@ -44,6 +48,25 @@ std::vector<std::string> names_of(const Stack& stack) {
 
 using Names = std::vector<std::string>;
 
+/// So that a step's attention is a class that has rows, and the launch that rotates is counted once.
+TEST(Stack, AStepOfTensorRtLlmAsksForTheAttentionThatWasMeasured) {
+  const Machine machine = machines().get({"h200_sxm", MachineOptions{"trt-llm"}});
+  ASSERT_TRUE(machine.stack().attention_rotates);
+  Workload w;
+  w.phase = Phase::prefill;
+  w.batch = 2;
+  w.prompt = 2048;
+  Predictor predictor;
+  const StepPrediction step = predictor.predict(load_llm("llama-3.1-8b"), w, machine, RunOptions{Runtime::graph});
+  const auto at = std::ranges::find_if(
+      step.nodes, [](const NodePrediction& n) { return std::string_view(n.node->name) == "attention"; });
+  ASSERT_NE(at, step.nodes.end());
+  EXPECT_EQ(std::get<AttentionPrefill>(at->node->op).append, 1);
+  EXPECT_EQ(at->op.provenance, Provenance::measured);
+  EXPECT_TRUE(std::ranges::none_of(step.nodes,
+                                   [](const NodePrediction& n) { return std::string_view(n.node->name) == "rope"; }));
+}
+
 TEST(Stack, SaysWhatItsFileSays) {
   const Stack stack = parsed(R"([{"provider": "own", "ops": ["gemm"]}, {"provider": "cublas", "stands_in": true}])");
   EXPECT_EQ(stack.name, "mine");
@@ -53,6 +76,7 @@ TEST(Stack, SaysWhatItsFileSays) {
   EXPECT_FALSE(stack.providers[0].stands_in);
   EXPECT_TRUE(stack.providers[1].stands_in);
   EXPECT_TRUE(stack.prefill_appends);
+  EXPECT_FALSE(stack.attention_rotates);
   EXPECT_EQ(stack.fusion, Fusion::none);
   EXPECT_EQ(stack.runtime, Runtime::eager);
   EXPECT_EQ(stack.kernels(), KernelSet::own);

@@ -65,6 +65,42 @@ TEST(LowerFusion, PrefillRopeWritesTheCacheUnlessAttentionAppends) {
   EXPECT_EQ(shape_of<AttentionPrefill>(lower(llama_8b(), train(2, 64, Fusion::max)), "attention").append, 0);
 }
 
+/// TensorRT-LLM's: the same matrix work and keys, no node that rotates or writes the cache, unless heads are normed.
+TEST(LowerFusion, AStackWhoseAttentionRotatesHasNoNodeBeforeIt) {
+  const auto rotating = [](Workload w) {
+    w.attention_rotates = true;
+    return w;
+  };
+  for (const Workload& w : {prefill(2, 64), decode(2, 64)}) {
+    const Graph g = lower(llama_8b(), rotating(w)), apart = lower(llama_8b(), w);
+    EXPECT_EQ(find(g, "rope"), nullptr);
+    EXPECT_EQ(g.nodes.size() + 1, apart.nodes.size());
+    EXPECT_EQ(tensor_flops(g), tensor_flops(apart));
+  }
+  EXPECT_EQ(shape_of<AttentionPrefill>(lower(llama_8b(), rotating(prefill(2, 64))), "attention").append, 1);
+  EXPECT_EQ(shape_of<AttentionDecode>(lower(llama_8b(), rotating(decode(2, 64))), "attention").append, -1);
+  const Graph latent = lower(deepseek_v3(), rotating(prefill(2, 64)));
+  EXPECT_EQ(shape_of<AttentionPrefill>(latent, "attention").append, 1);
+  for (const char* name : {"rope", "kv_append", "k_concat"}) EXPECT_EQ(find(latent, name), nullptr) << name;
+  EXPECT_EQ(find(lower(deepseek_v3(), rotating(decode(2, 64))), "rope"), nullptr);
+  // without a cache, and where the fusion is another one, as ever
+  EXPECT_NE(find(lower(llama_8b(), rotating(train(2, 64))), "rope"), nullptr);
+  EXPECT_NE(find(lower(llama_8b(), rotating(prefill(1, 64, Fusion::none))), "kv_append"), nullptr);
+}
+
+TEST(LowerFusion, NormedHeadsAreRotatedInTheLaunchThatNormsThem) {
+  AttentionSpec normed = gqa(32, 8, 128);
+  normed.qk_norm = 1;
+  const Llm qwen = model("qwen3-8b", 4096, 151936, {{layer(normed, gated(12288)), 36}});
+  Workload w = prefill(2, 64);
+  EXPECT_NE(find(lower(qwen, w), "qk_norm"), nullptr);
+  w.attention_rotates = true;
+  const Graph g = lower(qwen, w);
+  EXPECT_EQ(find(g, "qk_norm"), nullptr);
+  EXPECT_EQ(shape_of<Rope>(g, "rope").heads, 32 + 8);  // attention moves V
+  EXPECT_EQ(shape_of<AttentionPrefill>(g, "attention").append, 1);
+}
+
 TEST(LowerFusion, AddsAreFusedIntoNorms) {
   EXPECT_TRUE(shape_of<Rowwise>(lower(llama_8b(), decode(2, 64)), "attn_norm").residual);
   EXPECT_FALSE(shape_of<Rowwise>(lower(llama_8b(), decode(2, 64, Fusion::none)), "attn_norm").residual);
