@@ -6,6 +6,7 @@
 
 #include "model/stacks/own/gemm_engines.hpp"
 #include "model/stacks/own/gemm_traffic.hpp"
+#include "model/stacks/own/single_elements.hpp"
 
 namespace plumbline::own_gemm {
 
@@ -63,14 +64,12 @@ class MmaPlanner {
     d.dealt_once = true;
     d.chain_clk = e.chain_clk;
     if (piece < kLine && t.k_steps > 1) d.dram_share = c.family.half_lines;
-    if (single_elements()) d.step_latency = std::max(d.step_latency, single_loads(t, split, d));
     // all CTAs ask for their first step at once
     const double at_once = gemm::ctas_at_once(c, t, split);
     const double share = c.family.dram_share * d.dram_share;
     d.start = std::max(d.dram_read * (at_once / split.ctas) / split.steps / (c.rates.dram_read * share),
                        at_once * d.l2 / c.rates.l2);
-    // single elements are waited for where they are asked for: the first step's way is in its turns
-    if (single_elements()) d.start = std::max(Seconds{}, d.start - d.step_latency);
+    if (single_elements()) load_singles(d, t, split);
     return d;
   }
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
@@ -159,7 +158,7 @@ class MmaPlanner {
   bool in_pieces() const { return std::fmod(c.task.k * c.task.input_bytes, kUnit) != 0; }
 
   /// Rows that are not whole 16-byte units. Even K: pairs of elements by cp.async. Odd K: single elements through
-  /// registers, 16 bytes a thread at a time (single_loads).
+  /// registers, 16 bytes a thread at a time (SingleElements).
   void add_pieces(TileLayout& t) const {
     constexpr double kPair = 4;
     const TileCosts& e = *t.costs;
@@ -181,24 +180,17 @@ class MmaPlanner {
   /// The share of all steps' K that is there: of the last step lanes beyond it ask for nothing.
   double filled(const TileLayout& t) const { return c.task.k / (t.k_steps * t.costs->tile_k); }
 
-  /// Odd K: a turn is eight loads of a thread, each warp's of as many lines as L1 looks up, one a clock; their way from
-  /// memory or L2, and so many clocks for packing and one store, before the warp's next turn. Turns without rows take none,
-  /// nor do lanes beyond K. Warps begin a step together, behind its barrier, and drift apart, so that one's way is hidden
-  /// behind others' lookups. Products and fragments are behind the loads in a warp's code, not beside them.
-  /// (`kPackClk` by 18 training rows of portable.pieces2.json, an H200: 250 to 270 have the least mean of errors.)
-  Seconds single_loads(const TileLayout& t, const WorkSplit& split, const Demand& d) const {
-    constexpr double kPackClk = 250;
+  /// Odd K: what single elements are waited for, and in one sum all that CTAs, one wave after the other, do meanwhile.
+  void load_singles(Demand& d, const TileLayout& t, const WorkSplit& split) const {
     const TileCosts& e = *t.costs;
-    const double piece = piece_of(e), warps = threads(e) / kWarp, rows_at_once = threads(e) * kUnit / piece;
-    const double turns =
-        std::ceil(c.task.m / t.tiles_m / rows_at_once) + std::ceil(c.task.n / t.tiles_n / rows_at_once);
-    const double lines = kWarp * kUnit / piece * (1 + (piece - kUnit) / kLine) * filled(t);
-    const Seconds looked_up = kUnit / c.task.input_bytes * lines * c.clk;  // of one warp
-    const double first = std::min(1.0, d.dram_read / (split.ctas * split.steps) / d.l2);
-    const Seconds trip = first * c.rates.gpu.memory.latency + (1 - first) * c.rates.l2_mean_latency();
-    const Seconds alone = trip + kPackClk * c.clk;
-    const Seconds of_last_warp = turns * (alone + looked_up) + (warps - 1) * looked_up;
-    return std::max(of_last_warp, turns * warps * looked_up + alone) + d.chain_clk * c.clk;
+    const double products = std::max(e.tensor_clk, fragments_clk(e));
+    const Bytes once = d.dram_read / (1 + again(piece_of(e)));
+    const SingleLoads loads = SingleElements(c, t, split, threads(e) / kWarp, once).loads(products);
+    d.step_latency = loads.trips;
+    d.chain_clk = 0;
+    d.dealt_clk = std::ceil(split.ctas / (c.rates.sm_count * e.resident)) * split.steps * loads.clocks;
+    // they are waited for where they are asked for: the first step's way is in its turns
+    d.start = std::max(Seconds{}, d.start - loads.trips - loads.clocks * c.clk);
   }
 
   const Context& c;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "arch/gpu/gpu.hpp"
@@ -181,19 +182,35 @@ TEST_F(OnHopper, PairsOfTheTileOf128By64ByHand) {
   EXPECT_NEAR(demand(16, 6402).pieces_clk, 192 * 4 + (128 + 16) * 4.4 * kFilled, 1e-9);
 }
 
-/// Single elements: a turn brings 16 rows, eight of 128 and four of 64; each waits for its way and for 7.5 lines of
-/// each of eight loads of its warp, the last of four warps once for the others'. Rows that are not there take no turn.
+/// Single elements: a turn brings 16 rows, eight of 128 and four of 64, of which a warp waits for its farthest line. The ten
+/// tiles of the weights share X: one brings a line from memory, nine find it in L2. Of 101 steps 100 are whole, and rows that
+/// are not there take no lookups: 60 of a warp's turn.
 TEST_F(OnHopper, SingleElementsOfTheTileOf128By64ByHand) {
   const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  const Rates& r = m.rates();
   const auto plan = parse_gemm_plan("tile=64x128x64 stages=3 splits=1 swapped mma");
-  const Seconds clk = 1.0 / m.rates().clock;
-  const auto loads = [&](std::int64_t rows) {
-    const Demand d =
-        predict(Gemm{rows, 1280, 6401, 1, {}, false}, m, PredictOptions{.gemm_plan = &*plan}).launches[0].demand;
-    return d.step_latency - d.chain_clk * clk;
+  const auto demand = [&](std::int64_t rows) {
+    return predict(Gemm{rows, 1280, 6401, 1, {}, false}, m, PredictOptions{.gemm_plan = &*plan}).launches[0].demand;
   };
-  EXPECT_GT(loads(64), 12 * (250 + 8 * 7.4) * clk);
-  EXPECT_NEAR(loads(16) / loads(64), 9.0 / 12, 0.05);
+  const Seconds far = r.gpu.l2.far_latency_ratio * r.l2_latency,
+                memory = r.gpu.memory.latency + far - r.l2_mean_latency();
+  EXPECT_NEAR(demand(64).step_latency / (4 * (0.1 * memory + 0.9 * far) + 8 * memory), 1, 1e-9);
+  EXPECT_NEAR(demand(16).step_latency / (1 * (0.1 * memory + 0.9 * far) + 8 * memory), 1, 1e-9);
+  EXPECT_NEAR(demand(64).dealt_clk - demand(16).dealt_clk, (100 + 8.0 / 64) * 3 * 60, 1e-6);
+  EXPECT_GT(demand(64).dealt_clk, 100 * (12 * (2 * 45 + 60) + 3 * 60));
+}
+
+/// Of K = 81 two steps are taken, the second of 17 elements of a row: three of eight lanes, and what they ask for is mostly in
+/// sectors that L1 has: 34 bytes in two, of which one may be new in a row of sixteen, in one of four of a warp in 4.2.
+TEST_F(OnHopper, WhatIsLeftOfShortRowsOfSingleElementsIsInL1) {
+  const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  const auto plan = parse_gemm_plan("tile=64x64x64 stages=4 splits=1 mma");
+  const auto trips = [&](std::int64_t k) {
+    const Demand d =
+        predict(Gemm{640, 640, k, 1, {}, false}, m, PredictOptions{.gemm_plan = &*plan}).launches[0].demand;
+    return d.step_latency * d.plan.steps;
+  };
+  EXPECT_NEAR((trips(81) - trips(65)) / (trips(127) - trips(65)), 1 - std::pow(1 - 1.0 / 16, 4), 1e-9);
 }
 
 /// The reduction of six parts of 64 x 1022: 64 CTAs of 1024 elements, four loads together and two more, 240 instructions
