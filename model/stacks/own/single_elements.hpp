@@ -91,7 +91,19 @@ class SingleElements {
   /// A step of which this share of the lanes is there.
   Loads with(Seconds trips, double lanes) const {
     const double own = turns() * looked_up() * lanes;
-    return {trips, instructions_clk() + own, warps_ * own};
+    return {trips, instructions_clk() + own + others_clk(), warps_ * own};
+  }
+
+  /// CTAs side by side on an SM.
+  double beside() const { return std::clamp(std::ceil(s.ctas / c.rates.sm_count), 1.0, e.resident); }
+
+  /// Warps of another CTA look up one behind the other what each of a turn asks for: who comes meanwhile waits for half of that in
+  /// the mean, and that is as often as they are at it. (Forced tiles of 64 x 64 on an H200, all rows of X and W there: two CTAs
+  /// an SM take 3 % longer than one, three 7; this says 4 and 7, data/measurements/h200/probe/single_turns.csv.)
+  double others_clk() const {
+    const double block = warps_ * looked_up();
+    const double step = trips_ / c.clk + instructions_clk() + turns() * looked_up() + e.chain_clk;
+    return turns() * (beside() - 1) * (turns() * block / step) * block / 2;
   }
 
   /// Beside its trips, until the last warp has ended: warps begin together, behind a barrier, and drift apart, so that one's way
@@ -108,8 +120,7 @@ class SingleElements {
     constexpr double kElements = 8, kSector = 32;
     const double left = c.task.k - (t.k_steps - 1) * e.tile_k;
     const double lanes = std::min(1.0, std::ceil(left / kElements) * kElements / e.tile_k);
-    const double beside = std::clamp(std::ceil(s.ctas / c.rates.sm_count), 1.0, e.resident);
-    const double asked = beside * (rows_m() + rows_n()) * c.task.k * c.task.input_bytes;
+    const double asked = beside() * (rows_m() + rows_n()) * c.task.k * c.task.input_bytes;
     const double l1 = c.rates.gpu.sm.l1_and_smem.in(units::B)-e.resident * e.stages * e.stage_bytes;
     if (asked > l1) return with(trips_, lanes);
     const double of_a_row = std::clamp(left * c.task.input_bytes / kSector - 1, 0.0, 1.0);

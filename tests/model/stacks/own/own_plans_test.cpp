@@ -200,6 +200,23 @@ TEST_F(OnHopper, SingleElementsOfTheTileOf128By64ByHand) {
   EXPECT_GT(demand(64).dealt_clk, 100 * (12 * (2 * 45 + 60) + 3 * 60));
 }
 
+/// Beside another CTA each of twelve turns waits for half of what that one's four warps look up, 240 clocks, as often as it is at
+/// it: 12 x 240 clocks of a step of some 12 x (500 to 1000) and the products.
+TEST_F(OnHopper, SingleElementsWaitForTheLookupsOfAnotherCtaOfTheSm) {
+  const auto m = toy_machine(toy_gpu(), calibration(), KernelSet::own);
+  const auto sms = static_cast<std::int64_t>(m.rates().sm_count);
+  const auto plan = parse_gemm_plan("tile=64x128x64 stages=3 splits=1 swapped mma");
+  const auto clk_of_a_step = [&](std::int64_t tiles) {
+    const Demand d =
+        predict(Gemm{64, 128 * tiles, 6401, 1, {}, false}, m, PredictOptions{.gemm_plan = &*plan}).launches[0].demand;
+    return d.dealt_clk / d.plan.steps;
+  };
+  const double waited = clk_of_a_step(2 * sms) - clk_of_a_step(sms);
+  EXPECT_GT(waited, 12 * (240.0 / 1000) * 120);
+  EXPECT_LT(waited, 12 * (240.0 / 500) * 120);
+  EXPECT_NEAR((clk_of_a_step(3 * sms) - clk_of_a_step(sms)) / waited, 2, 0.02);
+}
+
 /// Of K = 81 two steps are taken, the second of 17 elements of a row: three of eight lanes, and what they ask for is mostly in
 /// sectors that L1 has: 34 bytes in two, of which one may be new in a row of sixteen, in one of four of a warp in 4.2.
 TEST_F(OnHopper, WhatIsLeftOfShortRowsOfSingleElementsIsInL1) {
