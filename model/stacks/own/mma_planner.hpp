@@ -50,11 +50,11 @@ class MmaPlanner {
   WorkSplit split(const TileLayout& t, double splits) const {
     WorkSplit s = gemm::tiled(t, splits);
     // CTAs of a wave end together: what leaves queues for the SM's ports and for L2's
-    const double beside = std::clamp(std::ceil(s.ctas / c.rates.sm_count), 1.0, t.costs->resident);
-    if (splits > 1) s.serial_clk = std::max(beside * parts_clk(t), parts_through_l2_clk(t, s));
-    else s.serial_clk = beside * (s.serial_clk + c.family.exposed * staging_clk(*t.costs));
+    const double queue = beside(*t.costs, s);
+    if (splits > 1) s.serial_clk = std::max(queue * parts_clk(t), parts_through_l2_clk(t, s));
+    else s.serial_clk = queue * (s.serial_clk + c.family.exposed * staging_clk(*t.costs));
     // CTAs that began together store single elements together, side by side: nobody's steps go on meanwhile.
-    if (splits <= 1) s.once_clk += single_elements_clk(t) / beside;
+    if (splits <= 1) s.once_clk += single_elements_clk(t) / queue;
     return s;
   }
   Demand demand(const TileLayout& t, const WorkSplit& split, Traffic traffic) const {
@@ -70,6 +70,11 @@ class MmaPlanner {
     d.start = std::max(d.dram_read * (at_once / split.ctas) / split.steps / (c.rates.dram_read * share),
                        at_once * d.l2 / c.rates.l2);
     if (single_elements()) load_singles(d, t, split);
+    // CTAs of a launch of one wave end together: nobody loads or multiplies while they leave their results.
+    if (split.ctas <= c.rates.sm_count * e.resident) {
+      d.once_clk += d.serial_clk / beside(e, split);
+      d.serial_clk = 0;
+    }
     return d;
   }
   GemmPlan plan(const TileLayout& t, const WorkSplit& split) const { return own_plan(t, split, kEngine); }
@@ -94,6 +99,11 @@ class MmaPlanner {
   /// (launches of the same tiles with K of whole lines and 8 elements more, an H200, 2026-11-24: 1.2 to 1.7 of the time).
   static constexpr double kPiecesAsked = 1.45;
 
+  /// CTAs of the launch that run side by side on an SM.
+  double beside(const TileCosts& e, const WorkSplit& s) const {
+    return std::clamp(std::ceil(s.ctas / c.rates.sm_count), 1.0, e.resident);
+  }
+
   /// Bytes of a row in a step.
   double piece_of(const TileCosts& e) const { return e.tile_k * c.task.input_bytes; }
 
@@ -106,17 +116,19 @@ class MmaPlanner {
 
   /// Parts leave the registers as pairs of fp32, of which a store of a warp has 32 bytes of each of eight rows (swapped: 32
   /// bytes of each of four, one value a lane): a row a clock. Of rows that do not begin at whole sectors half touch two.
+  /// (`kAgainstReads` and `kOfReads` by 241 training rows of portable.{json,train2,pieces,pieces2}, an H200, 2026-11-30; 1.9 and
+  /// 3 had stood in for what they leave behind all else.)
   double parts_clk(const TileLayout& t) const {
-    constexpr double kFloat = 4, kTwoSectors = 1.5, kAgainstReads = 1.9;  // stores wait for each other at the port
+    constexpr double kFloat = 4, kTwoSectors = 1.5, kAgainstReads = 1.6;  // stores wait for each other at the port
     const TileCosts& e = *t.costs;
     const double width = std::ceil(c.task.n / 4) * 4;
     const double sectors = std::fmod(width * kFloat, kSector) == 0 ? 1 : kTwoSectors;
     return kAgainstReads * sectors * std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat / kSector;
   }
 
-  /// ... of all CTAs of a wave, through L2, which takes stores at a third of the rate at which it gives.
+  /// ... of all CTAs of a wave, through L2, which takes stores at half of the rate at which it gives.
   double parts_through_l2_clk(const TileLayout& t, const WorkSplit& s) const {
-    constexpr double kFloat = 4, kOfReads = 3;
+    constexpr double kFloat = 4, kOfReads = 2;
     const TileCosts& e = *t.costs;
     const double part = std::min(e.tile_m, c.task.m) * std::min(e.tile_n, c.task.n) * kFloat;
     return kOfReads * gemm::ctas_at_once(c, t, s) * part * units::B / c.rates.l2 / c.clk;

@@ -29,12 +29,13 @@ class SingleElements {
   /// begin together once. Behind each of the others stand fragments, products and a barrier in a warp's code; behind them all the
   /// products of as many steps as had been loaded before.
   SingleLoads loads(double products_clk) const {
-    const Loads whole = with(trips_, 1), last = s.splits > 1 ? whole : last_step();
-    const double ahead = std::min(s.steps, e.stages - 1), behind = s.steps - ahead;
-    const Loads first = whole * (ahead - 1) + (behind > 0 ? whole : last);
-    double clocks = together(first) + ahead * products_clk + behind * e.chain_clk;
+    const double ahead = std::min(s.steps, e.stages - 1), behind = s.steps - ahead,
+                 chain = behind > 0 ? e.chain_clk : 0;
+    const Loads early = with(trips_, 1, 0), whole = with(trips_, 1, chain),
+                last = s.splits > 1 ? whole : last_step(chain);
+    double clocks = together(early * (ahead - 1) + (behind > 0 ? early : last)) + ahead * products_clk + behind * chain;
     if (behind > 0) clocks += (behind - 1) * together(whole) + together(last);
-    return {(whole.trips * (s.steps - 1) + last.trips) / s.steps, clocks / s.steps};
+    return {(trips_ * (s.steps - 1) + last.trips) / s.steps, clocks / s.steps};
   }
 
  private:
@@ -57,14 +58,16 @@ class SingleElements {
   double turns() const { return turns_of(rows_m()) + turns_of(rows_n()); }
 
   /// A warp waits for the farthest of its eight lines and more. Of an operand that several tiles share one brings a line from
-  /// memory, the others find it in L2. `times`: how often the operands come from memory.
+  /// memory, the others find it in L2; behind the first wave of CTAs, which left a copy in either half, in no farther than the mean.
+  /// `times`: how often the operands come from memory.
   Seconds of_both(double times) const {
     const Rates& m = c.rates;
     const Seconds far = m.gpu.l2.far_latency_ratio * m.l2_latency;
     const Seconds memory = m.gpu.memory.latency + far - m.l2_mean_latency();
+    const Seconds held = s.ctas > c.rates.sm_count * e.resident ? m.l2_mean_latency() : far;
     const auto of_one = [&](double rows, double tiles) {
       const double first = std::min(1.0, times / tiles);
-      return turns_of(rows) * (first * memory + (1 - first) * far);
+      return turns_of(rows) * (first * memory + (1 - first) * held);
     };
     return of_one(rows_m(), t.tiles_n) + of_one(rows_n(), t.tiles_m);
   }
@@ -88,10 +91,10 @@ class SingleElements {
     return kLoads * kWarp * kUnit / piece_ * (1 + (piece_ - kUnit) / kLine);
   }
 
-  /// A step of which this share of the lanes is there.
-  Loads with(Seconds trips, double lanes) const {
+  /// A step of which this share of the lanes is there, with so many clocks of products and fragments behind its loads.
+  Loads with(Seconds trips, double lanes, double chain) const {
     const double own = turns() * looked_up() * lanes;
-    return {trips, instructions_clk() + own + others_clk(), warps_ * own};
+    return {trips, instructions_clk() + own + trips / trips_ * others_clk(chain), warps_ * own};
   }
 
   /// CTAs side by side on an SM.
@@ -100,9 +103,9 @@ class SingleElements {
   /// Warps of another CTA look up one behind the other what each of a turn asks for: who comes meanwhile waits for half of that in
   /// the mean, and that is as often as they are at it. (Forced tiles of 64 x 64 on an H200, all rows of X and W there: two CTAs
   /// an SM take 3 % longer than one, three 7; this says 4 and 7, data/measurements/h200/probe/single_turns.csv.)
-  double others_clk() const {
+  double others_clk(double chain) const {
     const double block = warps_ * looked_up();
-    const double step = trips_ / c.clk + instructions_clk() + turns() * looked_up() + e.chain_clk;
+    const double step = trips_ / c.clk + instructions_clk() + turns() * looked_up() + chain;
     return turns() * (beside() - 1) * (turns() * block / step) * block / 2;
   }
 
@@ -116,16 +119,16 @@ class SingleElements {
   /// K ends within the last step: lanes beyond ask for nothing. Rows lie end to end, so that what is left of one, where it is
   /// less than a sector or two, is in sectors that its step before and the next row's first step have brought, if L1 still
   /// holds all that CTAs of the SM have asked for.
-  Loads last_step() const {
+  Loads last_step(double chain) const {
     constexpr double kElements = 8, kSector = 32;
     const double left = c.task.k - (t.k_steps - 1) * e.tile_k;
     const double lanes = std::min(1.0, std::ceil(left / kElements) * kElements / e.tile_k);
     const double asked = beside() * (rows_m() + rows_n()) * c.task.k * c.task.input_bytes;
     const double l1 = c.rates.gpu.sm.l1_and_smem.in(units::B)-e.resident * e.stages * e.stage_bytes;
-    if (asked > l1) return with(trips_, lanes);
+    if (t.k_steps < 2 || asked > l1) return with(trips_, lanes, chain);
     const double of_a_row = std::clamp(left * c.task.input_bytes / kSector - 1, 0.0, 1.0);
     const double missing = 1 - std::pow(1 - of_a_row, kWarp * kUnit / piece_);  // of a warp's rows of a turn
-    return with(missing * trips_, lanes);
+    return with(missing * trips_, lanes, chain);
   }
 
   const Context& c;
