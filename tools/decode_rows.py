@@ -3,8 +3,7 @@
 
 usage: decode_rows.py plain|wgmma ROWS.csv > OUT.csv
 
-plain: one query head a KV head, or more than 32. wgmma: 2 to 32 of them and an fp8 cache on Hopper; without heads wider
-than 128 in groups above 8, which run twice as long as anything that the kernel's source tells.
+plain: one query head a KV head, or more than 32. wgmma: 2 to 32 of them and an fp8 cache on Hopper.
 """
 import csv
 import sys
@@ -15,8 +14,7 @@ def plain(heads, shape):
 
 
 def wgmma(heads, shape):
-    explained = heads <= 8 or int(shape["D"]) <= 128
-    return shape.get("kv") == "fp8" and 1 < heads <= 32 and explained
+    return shape.get("kv") == "fp8" and 1 < heads <= 32
 
 
 keeps = {"plain": plain, "wgmma": wgmma}[sys.argv[1]]

@@ -120,8 +120,8 @@ issue_start_clk=4700:100:20000,issue_step_clk=200:1:2000"
     wgmma=$(mktemp)
     python3 tools/decode_rows.py wgmma "data/measurements/aiconfigurator/$gpu/attention_decode.train.csv" >"$wgmma"
     "$validate" fit "$wgmma" --gpu "$gpu" --kernels library --family attention_decode_8bit \
-      --free "fixed_s=3.2e-6:5e-7:1.5e-5,start_clk=3600:100:40000,step_clk=870:50:9000,merge_clk=230:10:9000,\
-issue_start_clk=1400:10:9000,issue_step_clk=480:10:9000,dram_share_fraction=.95:.7:1" --where stack~trtllm \
+      --free "fixed_s=1.2e-6:5e-7:1.5e-5,start_clk=7000:100:40000,step_clk=1000:50:9000,merge_clk=300:10:9000,\
+dram_share_fraction=.95:.7:1" --where stack~trtllm \
       --where dtype=bf16 --min-us 5 --unbalanced --source "aiconfigurator $gpu attention_decode" \
       --out "data/calibration/$gpu.json"
     rm -f "$wgmma"
