@@ -2,6 +2,7 @@
 // cuts the keys, and what that asks of the SMs. The rules are the library's own; that the published rows follow them,
 // jumps and all, is shown in docs/calibration/attention.md.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -117,11 +118,21 @@ Seconds merge_of(double parts, const DecodeTask& t, const Rates& m, const Family
   return turns * family.issue_step_clk / m.clock + (turns + ceil_div(parts, kMaximaAtOnce)) * m.l2_mean_latency();
 }
 
-/// On SMs of 100 KB the kernel has its keys come in parts of half the bytes, so that twice as many follow one another. (mha.cu,
-/// preferedKHeadPartBytes and cacheVTileSeqLen: 64 bytes and 32 keys for sm_86, 89 and 120, else 128 and 64.)
-double parts_a_key(const Rates& m) {
+/// How many times as long as on SMs with an A100's shared memory, from 16 bits, a link takes where keys come in parts of half the
+/// bytes and values in tiles of half the keys (mha.cu, preferedKHeadPartBytes and cacheVTileSeqLen for sm_86, 89 and 120), and
+/// where each number of 8 bits is converted, by heads of 64, 128 and 256. Counted: mha.cu compiled for sm_80, 89 and 120, the longer
+/// chain of its two kinds of warps, as SASS with the stalls that the compiler set and answers of shared memory; from sm_90 on barriers
+/// are the SM's own. (A link of 128 on sm_80 comes to 1,460 clocks; the A100's rows say 1,724.) Nobody measured any of it on such a card.
+double counted_links(const DecodeTask& t, double bytes, const Rates& m) {
   constexpr Bytes kRoomForWholeParts = 128.0 * units::KiB;
-  return m.gpu.sm.smem < kRoomForWholeParts ? 2 : 1;
+  using ByWidth = std::array<double, 3>;
+  constexpr ByWidth kAda16{1.09, 1.58, 1.81}, kAda8{1.54, 2.34, 1.90}, kBlackwell16{1.05, 1.29, 1.17},
+      kBlackwell8{1.13, 1.45, 1.30};
+  if (m.gpu.sm.smem >= kRoomForWholeParts) return bytes;
+  const bool barriers = m.gpu.sm.async_copy == AsyncCopy::tma, narrow = bytes < 1;
+  const ByWidth& links = barriers ? (narrow ? kBlackwell8 : kBlackwell16) : (narrow ? kAda8 : kAda16);
+  const double width = compiled_columns(t.qk_dim);
+  return links.at(width <= 64 ? 0 : width <= 128 ? 1 : 2);
 }
 
 /// The chain of a CTA of the grouped kernel: it starts, then link follows link.
@@ -143,7 +154,7 @@ GroupedChain grouped_chain(const DecodeTask& t, const Rates& m, const FamilyScal
   const double width = compiled_columns(t.qk_dim);
   const double bytes = t.key_bytes / (t.qk_dim + t.v_dim) / kUnitBytes;
   const double tiles = ceil_div(t.rows, 16);  // of query heads
-  const double repeats = (1 + kMoreHeads * (tiles - 1)) * parts_a_key(m) * bytes;
+  const double repeats = (1 + kMoreHeads * (tiles - 1)) * counted_links(t, bytes, m);
   const double by_width = 1 - kByWidth + kByWidth * tiles * width / kUnitWidth;
   return {family.start_clk * by_width, family.step_clk * repeats, family.issue_start_clk, kWarpTile * warp_groups(t)};
 }
