@@ -53,6 +53,11 @@ double grouped_splits(double blocks, double kv_sets, const Rates& rates);
 /// there are, as the plain kernel does not know such a cache. (supportConfigQGMMA() in decoderXQAImplJIT/kernelUtils.cpp;
 /// DecoderXQARunner::shouldUse(): "MMHA does not support this combination".)
 bool has_wgmma_decode(const AttentionDecode& shape, const Rates& rates);
+/// A link of the grouped kernel (mha.cu) on sm_80, counted: 64 keys of each group of warps, 16 heads of 128, 16 bits. Its source
+/// compiled, as SASS with the stalls that the compiler set and answers of shared memory.
+inline constexpr double kCountedLink = 1460;
+/// What a chain that was counted in that way takes on a card, by the scalars of the grouped kernel (an A100's rows: 1.18).
+double beside_counted(std::span<const FamilyScalars> families);
 /// The scalars that it is priced with: its own, or the grouped kernel's on mma.sync where it was not measured.
 const FamilyScalars& wgmma_decode_family(std::span<const FamilyScalars> families);
 /// The merge of so many parts of a head's keys in that kernel; nothing for one.

@@ -39,8 +39,6 @@ constexpr std::array<CountedWidth, 3> kCounted{
 constexpr double kCountedChain = 838, kIssuedOfEight = 75;
 /// By training rows, one CTA an SM and several; of the source 0.15 was counted, without what warps wait for each other's maxima.
 constexpr double kLongerByEight = 0.33;
-/// Of mha.cu on sm_80, counted in the same way: a link of 64 keys of each group of warps, 16 heads of 128, 16 bits.
-constexpr double kCountedLink = 1460;
 
 double ctas_by_registers(double registers, const StreamingMultiprocessor& sm) {
   constexpr double kWarps = 12;
@@ -96,7 +94,7 @@ Life life_of(const WgmmaDecode& k, std::span<const FamilyScalars> families) {
   const FamilyScalars& own = families[trtllm::kDecode8bit];
   const FamilyScalars& grouped = families[trtllm::kDecode];
   const double start_clk = own.on_file ? own.start_clk : grouped.start_clk;
-  const double tile_clk = own.on_file ? own.step_clk : grouped.step_clk * kCountedChain / kCountedLink;
+  const double tile_clk = own.on_file ? own.step_clk : kCountedChain * trtllm::beside_counted(families);
   return {start_clk * (1 - kBySize + kBySize * k.size), tile_clk * k.chain};
 }
 
@@ -135,6 +133,11 @@ void rotate_before(AttentionChoice& c, const DecodeTask& t, DType dtype, const F
 
 const FamilyScalars& trtllm::wgmma_decode_family(std::span<const FamilyScalars> families) {
   return families[families[kDecode8bit].on_file ? kDecode8bit : kDecode];
+}
+
+double trtllm::beside_counted(std::span<const FamilyScalars> families) {
+  const double link_clk = families[kDecode].step_clk;
+  return families[kDecode].on_file && link_clk > 0 ? link_clk / kCountedLink : 1;
 }
 
 Seconds trtllm::merge_of_parts(double parts, const Rates& m, std::span<const FamilyScalars> families) {

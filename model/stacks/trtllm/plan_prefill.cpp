@@ -28,7 +28,7 @@ struct ScoreCut {
   bool hides_softmax =
       false;              ///< two query tiles, or two blocks of one, take turns: softmax beside the other's products
   bool in_pairs = false;  ///< of SMs, each with half of the keys and values
-  bool lent = false;      ///< wgmma's kernel of 8 bits where nobody measured it: scalars are another kernel's
+  bool lent = false;      ///< wgmma's kernel where nobody measured it: scalars are another kernel's
 };
 
 /// Shared memory of one CTA of the tiled mma.sync kernel, with what an SM reserves for it: its queries, and two buffers
@@ -119,11 +119,21 @@ double transposing_clk(const ScoreCut& cut, const Rates& m) {
   return turns * (2 * access + kPermutes);
 }
 
+/// Where nobody measured it, what a block of 128 queries takes in 16 bits at least: two warpgroups, which nothing keeps from one another
+/// (fmha_v2, enable_mutex() of bf16), each go from products to softmax to products. Counted: the kernels compiled for sm_90a, both
+/// groups' SASS followed on one scheduler, its exponentials, products and shared memory shared. (By H100's and H200's own scalars,
+/// which were in view, blocks take 1.20 to 1.29 of it at 64, 128, 192 and 256; mha.cu's links on an A100 1.18 of what was counted there.)
+double counted_block_clk(const ScoreCut& cut, const Rates& m) {
+  const double counted = cut.v_dim <= 64 ? 3150 : cut.v_dim <= 128 ? 2740 : cut.v_dim <= 192 ? 2110 : 2620;
+  const double rotated = cut.q_tile * cut.kv_tile * (cut.qk_dim - cut.v_dim);  // keys that are wider than values
+  return counted + 2 * rotated / m.gpu.sm.tensor_flop_per_clk[DType::bf16];
+}
+
 /// The chain of a block. wgmma takes 8-bit values along the keys alone, so that they are transposed on their way through
 /// shared memory: the chain grows with the bytes of a block's keys and values; the scalar is that of 32 KiB, 256 of both 64
 /// wide. (By training rows: 64, 128 and 256 wide, and latent ones, agree to a tenth.)
 double chain_clk(const ScoreCut& cut, const AttentionPrefill& s, const Rates& m, const FamilyScalars& family) {
-  if (m.path.kind != TensorPath::Kind::wgmma || bits(s.dtype) > 8) return family.step_clk;
+  if (m.path.kind != TensorPath::Kind::wgmma || bits(s.dtype) > 8) return cut.lent ? 0 : family.step_clk;
   if (cut.lent) return transposing_clk(cut, m);
   constexpr double kReferenceBytes = 32 * 1024;
   return family.step_clk * cut.kv_tile * (cut.qk_dim + cut.v_dim) * bytes_of(s.dtype) / kReferenceBytes;
@@ -134,7 +144,7 @@ double chain_clk(const ScoreCut& cut, const AttentionPrefill& s, const Rates& m,
 /// (barriers, reductions over a row). From shared memory each group reads its queries (wgmma only; mma.sync keeps them
 /// in registers), keys and values; the ring's filling takes the same port.
 void block_demand(Demand& d, const ScoreCut& cut, const AttentionPrefill& s, const Rates& m,
-                  const FamilyScalars& family) {
+                  std::span<const FamilyScalars> families, const FamilyScalars& family) {
   const StreamingMultiprocessor& sm = m.gpu.sm;
   const double es = bytes_of(s.dtype), kv_es = bytes_of(s.kv_dtype);
   const double width = cut.qk_dim + cut.v_dim;
@@ -149,6 +159,7 @@ void block_demand(Demand& d, const ScoreCut& cut, const AttentionPrefill& s, con
   if (cut.in_pairs) d.l2 = here * kv_es * units::B;
   const double exposed = cut.lent ? 0 : family.exposed;
   if (!cut.hides_softmax) d.exposed_clk = exposed * (d.sfu_clk + d.fp32_clk) + chain_clk(cut, s, m, family);
+  if (cut.lent && bits(s.dtype) > 8) d.chain_clk = counted_block_clk(cut, m) * trtllm::beside_counted(families);
 }
 
 /// Blocks in which a mask is computed, in those that take 8 operations a score. wgmma's 8-bit kernel takes two and a half
@@ -239,11 +250,12 @@ const FamilyScalars& family_of(const AttentionPrefill& run, const Rates& m, std:
   return families[own ? trtllm::kPrefill8bit : trtllm::kPrefill];
 }
 
-/// The scalars of another kernel then: its softmax's share that nothing hides is not taken, as here two warpgroups take
-/// turns, nor its CTAs' start for each tile, as a CTA stays and has the next tile's queries fetched meanwhile (dma.h,
-/// load_q(): a buffer for each warpgroup).
+/// The scalars of another kernel then, in 16 bits those of mma.sync, which has no chain of a block: its softmax's share that nothing
+/// hides is not taken, as here two warpgroups take turns, nor its CTAs' start for each tile, as a CTA stays and has the next tile's
+/// queries fetched meanwhile (dma.h, load_q(): a buffer for each warpgroup).
 bool is_lent(const AttentionPrefill& run, const Rates& m, std::span<const FamilyScalars> families) {
-  return m.path.kind == TensorPath::Kind::wgmma && bits(run.dtype) <= 8 && !families[trtllm::kPrefill8bit].on_file;
+  if (m.path.kind != TensorPath::Kind::wgmma) return false;
+  return bits(run.dtype) <= 8 ? !families[trtllm::kPrefill8bit].on_file : families[trtllm::kPrefill].step_clk <= 0;
 }
 
 /// A CTA that stays starts once.
@@ -273,7 +285,7 @@ AttentionChoice plan_trtllm_prefill(const AttentionPrefill& asked, bool appends,
   d.plan.shortest_first = true;
   d.plan.steps = blocks.total / blocks.tiles;
   d.plan.longest = blocks.longest;
-  block_demand(d, cut, s, m, *c.family);
+  block_demand(d, cut, s, m, families, *c.family);
   // a CTA's way to its first data and from its last runs beside the other's of the SM
   d.once_clk = tile_clk(s, cut, d.plan.steps, m) + (cut.lent ? 0 : c.family->start_clk / cut.ctas_per_sm);
   if (cut.lent) start_once(d, *c.family, m);
