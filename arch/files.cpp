@@ -157,24 +157,43 @@ std::string other_case(char letter, const std::vector<std::string>& candidates) 
   return found == candidates.end() ? "" : *found;
 }
 
+std::size_t alike_from_the_start(std::string_view a, std::string_view b) {
+  const auto [end, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<std::size_t>(end - a.begin());
+}
+
+/// The longest candidate that `text` begins with, up to a mark between words: `kv` of `kv_dtype`.
+std::string beginning_of(std::string_view text, const std::vector<std::string>& candidates) {
+  std::string best;
+  for (const std::string& candidate : candidates) {
+    const std::size_t n = candidate.size();
+    if (n <= best.size() || n >= text.size() || text.compare(0, n, candidate) != 0) continue;
+    if (text[n] == '_' || text[n] == '-' || text[n] == '.') best = candidate;
+  }
+  return best;
+}
+
 }  // namespace
 
+/// Of candidates that are as far the one that begins alike.
 std::string nearest_name(std::string_view text, const std::vector<std::string>& candidates) {
   constexpr std::size_t kLongestCompared = 100;  // a longer text is no typo of a name
   if (text.empty() || text.size() > kLongestCompared) return "";
   if (text.size() == 1) return other_case(text.front(), candidates);
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(1, text.size() / 3) + 1;
+  std::size_t best_distance = std::max<std::size_t>(1, text.size() / 3) + 1, best_alike = 0;
   for (const std::string& candidate : candidates) {
     std::size_t distance = edit_distance(text, candidate);
     const bool prefix = text.size() >= 2 && candidate.compare(0, text.size(), text) == 0;
     if (prefix) distance = std::min<std::size_t>(distance, 1);
-    if (distance < best_distance) {
+    const std::size_t alike = alike_from_the_start(text, candidate);
+    if (distance < best_distance || (distance == best_distance && !best.empty() && alike > best_alike)) {
       best_distance = distance;
+      best_alike = alike;
       best = candidate;
     }
   }
-  return best;
+  return best.empty() ? beginning_of(text, candidates) : best;
 }
 
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& candidates) {

@@ -1,6 +1,7 @@
 #include "model/machines.hpp"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 #include "arch/error.hpp"
@@ -65,13 +66,33 @@ MeasuredHost load_host(const std::string& path_or_time) {
   return parse_host(read_text_file(path_or_time), path_or_time);
 }
 
+/// What a stack is called elsewhere, else the nearest name.
+std::string meant_stack(const std::string& text, const std::vector<std::string>& known) {
+  constexpr auto kOtherNames = std::to_array<std::array<std::string_view, 2>>({{"trtllm", "trt-llm"},
+                                                                               {"trt_llm", "trt-llm"},
+                                                                               {"tensorrt-llm", "trt-llm"},
+                                                                               {"tensorrt_llm", "trt-llm"},
+                                                                               {"tensorrt", "trt-llm"},
+                                                                               {"pytorch", "hf-sdpa"},
+                                                                               {"torch", "hf-sdpa"},
+                                                                               {"transformers", "hf-sdpa"},
+                                                                               {"huggingface", "hf-sdpa"},
+                                                                               {"hf", "hf-sdpa"},
+                                                                               {"roofline", "ideal"},
+                                                                               {"plumbline", "own"}});
+  for (const auto& [other, ours] : kOtherNames) {
+    if (text == other) return " (did you mean '" + std::string(ours) + "'?)";
+  }
+  return did_you_mean(text, known);
+}
+
 Stack load_stack(const std::string& name_or_path) {
   std::string path = name_or_path;
   if (!looks_like_path(path)) {
     const std::vector<std::string> known = stack_names();
     if (std::find(known.begin(), known.end(), path) == known.end()) {
-      throw BadInput("stack: unknown stack '" + path + "'" + did_you_mean(path, known) +
-                     "; expected a file, or one of predict-model list stacks and stack_names()");
+      throw BadInput("stack: unknown stack '" + path.substr(0, 60) + "'" + meant_stack(path, known) +
+                     "; expected a file, or a name of predict-model list stacks");
     }
     path = data_folder() + "/stacks/" + path + ".json";
   }

@@ -14,6 +14,7 @@ struct KeysOf {
   DType math;
   DType operator()(const AttentionPrefill& s) const { return s.kv_dtype; }
   DType operator()(const AttentionDecode& s) const { return s.kv_dtype; }
+  DType operator()(const MlaDecode& s) const { return s.kv_dtype; }
   template <class Other>
   DType operator()(const Other&) const {
     return math;

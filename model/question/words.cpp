@@ -8,6 +8,7 @@
 
 #include "arch/format.hpp"
 #include "model/stacks/common/collective_choice.hpp"
+#include "ops/facts/precision.hpp"
 #include "ops/whole_number.hpp"
 
 namespace plumbline {
@@ -84,9 +85,10 @@ Hertz megahertz_of(const std::string& flag, const std::string& text) {
 void set_precision(const std::string& flag, const std::string& text, Workload& workload) {
   const std::optional<Precision> precision = parse_precision(text);
   if (!precision) {
-    throw BadInput(
-        flag + ": expected bf16, fp16, fp8, int8, w4a16, w8a16, mxfp4 or nvfp4; found '" + text + "'" +
-        did_you_mean(text, {"bf16", "fp16", "fp8", "int8", "w4a16", "w8a16", "mxfp4", "nvfp4", "fp32", "tf32"}));
+    throw BadInput(flag + ": expected bf16, fp16, fp8, int8, w4a16, w8a16, mxfp4 or nvfp4; found '" + text + "'" +
+                   meant_precision(text,
+                                   {"bf16", "fp16", "fp8", "int8", "w4a16", "w8a16", "mxfp4", "nvfp4", "fp32", "tf32"},
+                                   false));
   }
   workload.precision = *precision;
   workload.precision_given = true;

@@ -9,6 +9,7 @@
 #include "arch/error.hpp"
 #include "arch/files.hpp"
 #include "arch/format.hpp"
+#include "ops/facts/precision.hpp"
 #include "ops/table/table.hpp"
 #include "ops/whole_number.hpp"
 
@@ -81,15 +82,25 @@ constexpr auto kOtherNames = std::to_array<std::array<std::string_view, 2>>({{"m
                                                                              {"linear", "gemm"},
                                                                              {"dense", "gemm"},
                                                                              {"gemv", "gemm"},
-                                                                             {"moe", "grouped_gemm"},
-                                                                             {"fused_moe", "grouped_gemm"},
+                                                                             {"fused_moe", "moe"},
+                                                                             {"experts", "moe"},
                                                                              {"attention", "attention_prefill"},
                                                                              {"sdpa", "attention_prefill"},
                                                                              {"mha", "attention_prefill"},
                                                                              {"flash_attention", "attention_prefill"},
                                                                              {"fmha", "attention_prefill"},
+                                                                             {"prefill", "attention_prefill"},
+                                                                             {"mla_prefill", "attention_prefill"},
+                                                                             {"context_mla", "attention_prefill"},
+                                                                             {"decode", "attention_decode"},
                                                                              {"paged_attention", "attention_decode"},
                                                                              {"mla", "mla_decode"},
+                                                                             {"generation_mla", "mla_decode"},
+                                                                             {"mamba", "recurrence"},
+                                                                             {"mamba1", "recurrence"},
+                                                                             {"mamba2", "recurrence"},
+                                                                             {"gated_delta_net", "recurrence"},
+                                                                             {"conv1d", "causal_conv"},
                                                                              {"norm", "rmsnorm"},
                                                                              {"layer_norm", "layernorm"},
                                                                              {"rms_norm", "rmsnorm"},
@@ -128,7 +139,8 @@ Precision read_precision(const Operator& spec, std::string_view dtype) {
     return Precision{*type, *type, *type, *type};
   }
   const auto names = dtype_names(spec.precisions);
-  fail(spec.name, "unknown dtype " + quoted(dtype) + did_you_mean(dtype, names) + ", expected one of " + list(names));
+  const std::string meant = spec.precisions ? meant_precision(dtype, names, true) : did_you_mean(dtype, names);
+  fail(spec.name, "unknown dtype " + quoted(dtype) + meant + ", expected one of " + list(names));
 }
 
 // --- reading one value ---------------------------------------------------------------------------------------------

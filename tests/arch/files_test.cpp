@@ -127,6 +127,9 @@ TEST(NearestName, FindsTyposAndPrefixes) {
   EXPECT_EQ(nearest_name("k", {"M", "N", "K"}), "K");
   EXPECT_EQ(nearest_name("--gup", {"--gpus", "--gpu", "--group"}), "--gpu") << "two letters that changed places";
   EXPECT_EQ(nearest_name("X", {"M", "N", "K"}), "") << "a letter is as far from one as from the next";
+  EXPECT_EQ(nearest_name("a800", {"h800", "a100"}), "a100") << "of two that are as far the one that begins alike";
+  EXPECT_EQ(nearest_name("kv_dtype", {"B", "Hq", "kv"}), "kv") << "a name and a word more";
+  EXPECT_EQ(nearest_name("kvdtype", {"B", "Hq", "kv"}), "");
   EXPECT_EQ(did_you_mean("mi30x", names), " (did you mean 'mi300x'?)");
   EXPECT_EQ(did_you_mean("xylophone", names), "");
 }

@@ -274,5 +274,76 @@ TEST(CardLaws, PartsOfDecodeMeetInACluster) {
   EXPECT_LT(chain(65536) - chain(4096), 4.0 * units::us) << "148 parts of 8 x 128 halves";
 }
 
+/// Scales lie apart from the values: a row of 2880 values of 4 bits is 1440 bytes, whole units of 16 as tensor maps want them, which
+/// 2880 times 4.5 bits are not. (2048 x 4096 took five times as long of K = 384 as of 512, and 2880 cubed eleven times as of 2816.)
+TEST(CardLaws, ScalesOfNarrowOperandsAreNotInTheirRows) {
+  for (const char* card : {"b200_sxm", "b300_sxm", "rtx_pro_6000"}) {
+    for (const std::int64_t n : {2880, 4096}) {
+      Seconds before;
+      for (const std::int64_t k : {256, 384, 512, 640, 896, 1024, 1408, 1536, 2816, 2880}) {
+        const Seconds time = on(card, product(1024, n, k, "nvfp4")).time;
+        EXPECT_GT(time, 0.9 * before) << card << " N=" << n << " K=" << k
+                                      << ": rows of 1408 end within a line of 128 bytes";
+        before = time;
+        Gemm scaled = product(1024, n, k, "fp8");
+        const Seconds plain = on(card, scaled).time;
+        scaled.block = 32;
+        EXPECT_LT(on(card, scaled).time, 1.15 * plain) << card << " N=" << n << " K=" << k;
+      }
+    }
+  }
+}
+
+MlaDecode latent(std::int64_t batch, std::int64_t heads, std::int64_t keys, DType kv = DType::bf16) {
+  MlaDecode s;
+  s.batch = batch;
+  s.heads = heads;
+  s.context = keys;
+  s.latent = 512;
+  s.rope = 64;
+  s.kv_dtype = kv;
+  return s;
+}
+
+/// TensorRT-LLM's kernels for tcgen05 cut keys until CTAs fill the card once and no more (fmhaKernels.h, computeNumCtas()). FlashMLA's
+/// deal had stood there, with twice as many, so that 8 sequences began a second turn.
+TEST(CardLaws, LatentDecodeFillsTensorMemoryOnce) {
+  for (const char* card : {"b200_sxm", "gb300"}) {
+    const Gpu gpu = machines().gpu(card);
+    for (const char* stack : {"trt-llm", "vllm", "sglang"}) {
+      for (const std::int64_t heads : {8, 16, 64, 128}) {
+        for (const std::int64_t batch : {1, 3, 8, 32, 64}) {
+          const OpPrediction p = on(card, latent(batch, heads, 4096, DType::fp8), stack);
+          for (int i = 0; i < p.launch_count; ++i) {
+            const KernelPlan& plan = p.launches[static_cast<std::size_t>(i)].demand.plan;
+            if (plan.threads == 512 && plan.ctas_per_sm == 1) {
+              EXPECT_LE(plan.ctas, gpu.sm_count) << card << " " << stack << " H=" << heads << " B=" << batch;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Queries take the type of the cache, as with other decode.
+TEST(CardLaws, LatentDecodeOfNarrowKeysKeepsToItsRoofline) {
+  for (const char* card : {"b200_sxm", "rtx_pro_6000", "h200_sxm", "l40s"}) {
+    for (const std::int64_t batch : {1, 64, 1024}) {
+      const Op op = latent(batch, 128, 4096, DType::fp8);
+      const OpPrediction p = on(card, op);
+      EXPECT_GE(p.time, p.roofline) << card << " B=" << batch;
+    }
+  }
+}
+
+TEST(CardLaws, LatentDecodeOnTensorMemoryIsNoSlowerThanOnHopper) {
+  for (const std::int64_t heads : {8, 16, 32, 64, 128}) {
+    for (const std::int64_t batch : {8, 32, 128, 1024}) {
+      for (const DType kv : {DType::bf16, DType::fp8}) no_slower_on_b200(latent(batch, heads, 4096, kv), "trt-llm");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plumbline::card_laws_test

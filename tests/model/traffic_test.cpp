@@ -98,9 +98,10 @@ struct Extra {
   }
   /// A window of cached keys may begin inside a page.
   Bytes operator()(const AttentionDecode& s) const { return s.page > 0 ? 4.0 * real(s.batch) * units::B : Bytes{}; }
-  /// The new token's latent, and queries that are rotated and rounded before, of caches of 8 bits.
+  /// The new token's latent, and queries that are rotated and rounded before, of caches of 8 bits; of 16 bits on tcgen05, where
+  /// that launch is told apart too.
   Bytes operator()(const MlaDecode& s) const {
-    if (bits(s.kv_dtype) > 8) return {};
+    if (bits(s.kv_dtype) > 8 && machine.rates().path.kind != TensorPath::Kind::tcgen05) return {};
     const double values = real(s.batch * (s.heads + 1) * (s.latent + s.rope));
     return storage(s.dtype, values) + storage(s.kv_dtype, values);
   }

@@ -77,6 +77,19 @@ TEST(Precisions, EveryNameIsItsOwnNearest) {
   }
 }
 
+TEST(Precisions, AreKnownByOtherNamesToo) {
+  const std::vector<std::string> names(precision_names().begin(), precision_names().end());
+  const auto meant = [&](std::string_view text) { return meant_precision(text, names, true); };
+  EXPECT_EQ(meant("fp4"), " (did you mean 'nvfp4' or 'mxfp4'?)") << "a letter less than fp64";
+  EXPECT_EQ(meant("mxfp8"), " (did you mean 'fp8' with block=32?)");
+  EXPECT_EQ(meant("FP8-Block"), " (did you mean 'fp8' with block=128?)");
+  EXPECT_EQ(meant("BF16"), " (did you mean 'bf16'?)");
+  EXPECT_EQ(meant("awq"), " (did you mean 'w4a16'?)");
+  EXPECT_EQ(meant("nvpf4"), " (did you mean 'nvfp4'?)");
+  EXPECT_EQ(meant("posit"), "");
+  EXPECT_EQ(meant_precision("mxfp8", names, false), " (did you mean 'mxfp4'?)") << "a model has no such key";
+}
+
 TEST(Precisions, TheNearestDiffersInTheFewestParts) {
   EXPECT_EQ(base_precision({DType::fp8, DType::fp8, DType::fp16, DType::fp8}), "fp8");
   EXPECT_EQ(base_precision({DType::bf16, DType::int4, DType::fp32, DType::bf16}), "w4a16");

@@ -17,10 +17,10 @@ RowStarts starts_of_rows(double bytes) {
 }  // namespace
 
 RowStarts row_starts(const GemmTask& t) {
-  const RowStarts inputs = starts_of_rows(t.k * t.input_bytes);
+  const RowStarts inputs = starts_of_rows(t.k * bytes_in_row(t.input_bytes));
   if (!t.weights_kn) return inputs;
   // rows of the weights are N long: of what is loaded, weights are as much as their share of the operands' bytes
-  const RowStarts weights = starts_of_rows(t.n * t.weight_bytes);
+  const RowStarts weights = starts_of_rows(t.n * bytes_in_row(t.weight_bytes));
   const double x = t.m * t.input_bytes, w = t.n * t.weight_bytes, share = w / (x + w);
   return {inputs.lines + share * (weights.lines - inputs.lines), inputs.whole_sectors && weights.whole_sectors,
           inputs.inside + share * (weights.inside - inputs.inside)};

@@ -55,13 +55,15 @@ inline double outside_clk(double rows, double ctas_at_once) {
 /// The same row-wise kernel takes 1.2 us longer cold than warm: docs/measuring.md.)
 inline constexpr double kColdTrips = 4;
 
+/// Bytes of a value in its row: scales of narrow operands lie in an array of their own, so that what a value takes beside its
+/// whole bits is not there.
+inline double bytes_in_row(double bytes_with_scales) { return std::floor(8 * bytes_with_scales) / 8; }
+
 /// Whether rows of the operands and of the result are whole 16-byte units, as the strides of a tensor map must be.
-/// Scales of narrow weights lie in an array of their own: what a weight takes beside its whole bits is not in its row.
 inline bool whole_units(const GemmTask& t) {
   constexpr double kUnit = 16;
-  const double weight_bytes = std::floor(8 * t.weight_bytes) / 8;
-  return std::fmod(t.k * t.input_bytes, kUnit) == 0 && std::fmod(t.k * weight_bytes, kUnit) == 0 &&
-         std::fmod(t.n * t.output_bytes, kUnit) == 0;
+  return std::fmod(t.k * bytes_in_row(t.input_bytes), kUnit) == 0 &&
+         std::fmod(t.k * bytes_in_row(t.weight_bytes), kUnit) == 0 && std::fmod(t.n * t.output_bytes, kUnit) == 0;
 }
 
 /// Where rows of K begin.

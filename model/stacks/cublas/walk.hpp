@@ -32,8 +32,9 @@ inline double walked_bytes(const gemm::Context& c) {
 inline double inside_sectors_clk(const gemm::Context& c, double x, double w) {
   constexpr double kSector = 32, kPiece = 128, kMoreClk = 2;
   const auto inside = [](double row) { return std::fmod(row, kSector) != 0; };
-  const double row_of_w = (c.task.weights_kn ? c.task.n : c.task.k) * c.task.weight_bytes;
-  return kMoreClk / kPiece * ((inside(c.task.k * c.task.input_bytes) ? x : 0) + (inside(row_of_w) ? w : 0));
+  const double row_of_w = (c.task.weights_kn ? c.task.n : c.task.k) * gemm::bytes_in_row(c.task.weight_bytes);
+  const double row_of_x = c.task.k * gemm::bytes_in_row(c.task.input_bytes);
+  return kMoreClk / kPiece * ((inside(row_of_x) ? x : 0) + (inside(row_of_w) ? w : 0));
 }
 
 /// What SMs have outstanding waits in queues that all of them share: where fewer ask at once, each waits less, and its own

@@ -89,6 +89,9 @@ AttentionChoice plan_mla_decode(const MlaDecode& shape, const Rates& rates, std:
 /// The same behind TensorRT-LLM's own launch, which rotates, appends and rounds, where the kernel is fitted apart from it.
 AttentionChoice plan_mla_prepared(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                   const KeyCutting& how = {});
+/// By the library's kernels for tcgen05; `appends`: behind the launch that rotates, appends and rounds.
+AttentionChoice plan_mla_tensor_memory(const MlaDecode& shape, bool appends, const Rates& rates,
+                                       std::span<const FamilyScalars> families, const KeyCutting& how = {});
 /// Where tensor units take mma.sync alone: TensorRT-LLM's and vLLM's.
 AttentionChoice plan_mla_unsplit(const MlaDecode& shape, const Rates& rates, std::span<const FamilyScalars> families,
                                  const KeyCutting& how = {});

@@ -115,7 +115,8 @@ constexpr std::array<std::string_view, 3> kOps{"attention_prefill", "attention_d
 constexpr Rule kDecodeRule{"TensorRT-LLM", "choice of the decode kernel and its splits",
                            "DecoderXQAImplJIT::mayHavePerfGain() and computeMultiBlockCount(), decoderXQAImplJIT.cpp; "
                            "multi_block_grid_setup(), decoderMaskedMultiheadAttentionLaunch.h"};
-constexpr Rule kMlaRule{"TensorRT-LLM", "splits of latent decode", "FlashMLA, get_mla_metadata(): twice the SMs"};
+constexpr Rule kMlaRule{"TensorRT-LLM", "splits of latent decode",
+                        "FlashMLA, get_mla_metadata(): twice the SMs; on tcgen05 fmhaKernels.h, computeNumCtas()"};
 
 constexpr Rule kPlainRule{"TensorRT-LLM", "splits of the plain decode kernel",
                           "multi_block_grid_setup(), decoderMaskedMultiheadAttentionLaunch.h"};
@@ -170,8 +171,9 @@ class TrtLlm final : public Provider {
     }
     if (const auto* latent = std::get_if<MlaDecode>(&q.op)) {
       require_tensor_path(latent->dtype, q);
-      answer_attention(latent_plan(q)(*latent, q.rates, q.families, key_cutting(q)), "latent attention", variant, q,
-                       out);
+      const AttentionChoice choice = latent_choice(*latent, q);
+      if (q.rates.path.kind == TensorPath::Kind::tcgen05) out.math = choice.math;
+      answer_attention(choice, "latent attention", variant, q, out);
       return true;
     }
     return false;
@@ -180,14 +182,17 @@ class TrtLlm final : public Provider {
  private:
   /// vLLM's way there (`generated`) ends at Triton's kernel where none of the others runs (platforms/cuda.py). TensorRT-LLM's
   /// splits 8-bit caches where mma.sync is fed by bulk copies (sm_120: mla_sm120.cu), priced as FlashMLA.
-  decltype(&plan_mla_decode) latent_plan(const Question& q) const {
-    const bool triton = kind_ == Kind::generated;
-    const bool on_file = q.families[triton ? trtllm::kMlaTriton : trtllm::kMlaMma].on_file;
-    const auto split = triton ? plan_mla_decode : plan_mla_prepared;
-    if (q.rates.path.kind != TensorPath::Kind::mma_sync || !on_file) return split;
-    if (triton) return plan_mla_triton;
+  AttentionChoice latent_choice(const MlaDecode& s, const Question& q) const {
+    const bool served = kind_ == Kind::generated;
+    if (q.rates.path.kind == TensorPath::Kind::tcgen05) {
+      return plan_mla_tensor_memory(s, !served, q.rates, q.families, key_cutting(q));
+    }
+    const bool on_file = q.families[served ? trtllm::kMlaTriton : trtllm::kMlaMma].on_file;
     const bool splits = q.rates.gpu.sm.async_copy == AsyncCopy::tma && attention_variant(q.op) == Variant::cache_8bit;
-    return splits ? split : plan_mla_unsplit;
+    const bool mma = q.rates.path.kind == TensorPath::Kind::mma_sync && on_file;
+    if (mma && served) return plan_mla_triton(s, q.rates, q.families, key_cutting(q));
+    if (mma && !splits) return plan_mla_unsplit(s, q.rates, q.families, key_cutting(q));
+    return (served ? plan_mla_decode : plan_mla_prepared)(s, q.rates, q.families, key_cutting(q));
   }
 
   static bool generated(const Question& q) {
