@@ -108,8 +108,9 @@ struct OpPrediction {
   std::string_view family;                 ///< kernel family whose scalars and band were used
   std::string_view provider;               ///< who wrote the kernels: a provider of the machine's stack
   bool stands_in = false;                  ///< ... in place of one that the stack's author has not written
-  GemmPlan gemm_plan;                      ///< zero unless a GEMM
-  AttentionPlan attention_plan;            ///< zero unless attention
+  bool alike = false;            ///< the calibration has no scalars of these kernels: others that work alike are priced
+  GemmPlan gemm_plan;            ///< zero unless a GEMM
+  AttentionPlan attention_plan;  ///< zero unless attention
   Launches launches;
   int launch_count = 0;
 

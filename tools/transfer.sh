@@ -48,8 +48,7 @@ json.dump(h200, open(sys.argv[1], "w"), indent=2)
 PYTHON
 
 # The A100 for Hopper: its kernels for wgmma were taken over from the H100, so its own prompts' by mma.sync stand in. How fast a
-# stream reads is the memory's, which the A100's descriptor has of its own, too. Hopper's products count the trips to memory of a
-# launch's code by themselves (gemm::kColdTrips); the fixed time that was fitted on the A100 has them in it.
+# stream reads is the memory's, which the A100's descriptor has of its own, too.
 # The A100's rows tell a CTA's start and the pass over new tokens as one sum. Kernels for wgmma stay on their SM, so that all of
 # it is the pass here: found again on its training rows, and in seconds, being a chain of answers from memory. Its decode rows lie
 # in L2 and say nothing of memory: what a walk over tiles leaves of a stream its products say.
@@ -71,7 +70,6 @@ python3 - "$scratch" <<'PYTHON'
 import json
 import sys
 
-COLD_TRIPS, A100_LATENCY = 4, 380e-9  # gemm_tiles.hpp, data/gpus/family/ampere.json
 CLOCKS = 1980 / 1410  # of Hopper and of the A100, data/gpus
 for gpu in ("h100_sxm", "h200_sxm"):
     a100, own = (json.load(open(name)) for name in (f"{sys.argv[1]}/a100_pass.json", f"data/calibration/{gpu}.json"))
@@ -80,7 +78,6 @@ for gpu in ("h100_sxm", "h200_sxm"):
     library = a100["families"]["library"]
     library["attention_prefill"] = library["attention_prefill_mma"]
     library["attention_prepare"]["start_clk"]["value"] *= CLOCKS
-    library["gemm"]["fixed_s"]["value"] -= COLD_TRIPS * A100_LATENCY
     json.dump(a100, open(f"{sys.argv[1]}/a100_for_{gpu}.json", "w"), indent=2)
 PYTHON
 

@@ -12,7 +12,10 @@ namespace {
 /// nothing.
 void carry_over(Rates& m, const RateScalars::Donor& donor) {
   const double cycles = donor.gpu.boost_clock / m.clock;
+  const bool counts_trips = m.path.multicast && donor.gpu.sm.async_copy != AsyncCopy::tma;
   for (FamilyScalars& family : m.families) {
+    if (counts_trips)
+      family.fixed = std::max(Seconds{}, family.fixed - family.carry.cold_trips * donor.gpu.memory.latency);
     family.skipped_cycles *= donor.skipped.ratio;
     if (family.carry.skips_as_rated) family.skipped_cycles = std::max(family.skipped_cycles, donor.skipped.rated);
     if (family.carry.fixed_in_cycles) family.fixed *= cycles;

@@ -37,6 +37,9 @@ struct CarryOver {
   /// What the main loop loses of the tensor rate are cycles between products (fragments, barriers), which took this share
   /// of them at so many bf16 FLOP a clock and SM: tensor units of half the rate hide half of the loss. 0: a share that stays.
   double lost_at_flop_per_clk = 0;
+  /// Trips to memory that its plan counts by themselves where operands come by tensor maps. What a launch takes on a card without
+  /// them has those of its code in it.
+  double cold_trips = 0;
   bool operator==(const CarryOver&) const = default;
 };
 

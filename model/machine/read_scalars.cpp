@@ -133,13 +133,15 @@ class FamilyReader {
     family.name = declared.name;
   }
 
-  /// What stands in goes over as it does where it is itself.
+  /// What stands in goes over as it does where it is itself, but for what the plan counts.
   static CarryOver carry_of(const FamilyDeclaration& declared, const std::string& name, const Provider& provider) {
     if (declared.stand_in == nullptr || name != declared.stand_in) return declared.carry;
+    CarryOver carry;
     for (const FamilyDeclaration& other : provider.families()) {
-      if (name.substr(name.find('.') + 1) == other.name) return other.carry;
+      if (name.substr(name.find('.') + 1) == other.name) carry = other.carry;
     }
-    return {};
+    carry.cold_trips = declared.carry.cold_trips;
+    return carry;
   }
 
   static FamilyOrigin origin_of(const FamilyDeclaration& declared) {

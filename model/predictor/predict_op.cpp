@@ -132,6 +132,7 @@ void clear(OpPrediction& out, const Work& w, const Machine& machine) {
   out.math = w.math;
   out.clock = machine.rates().clock;
   out.provenance = machine.provenance();
+  out.alike = false;
   out.power.reset();
   out.power_low.reset();
   out.power_high.reset();
@@ -207,7 +208,12 @@ void predict_op(const Op& op, const Machine& machine, GemmCache& cache, const He
   out.family = answer.main().name;
   out.band_class = band_class_of(op, family, answer.variant());
   out.band_kernels = signer.provider->set();
-  out.provenance = signer.stands_in || family.inherited || answer.unmeasured
+  if (const FamilyScalars* own = answer.lacking()) {
+    const FamilyOrigin& of_own = origin.stack.families[static_cast<std::size_t>(own - m.families.data())];
+    out.band_class = band_class_of(op, of_own, answer.lacking_variant());
+  }
+  out.alike = signer.stands_in || family.inherited || answer.unmeasured || answer.lacking() != nullptr;
+  out.provenance = out.alike
                        ? Provenance::never_measured
                        : origin.provenance(out.band_kernels, out.band_class, dtype_text(op), machine.parts()->changed);
   if (m.power) {

@@ -128,6 +128,14 @@ class Answer {
     main_ = &main;
     variant_ = variant;
   }
+  /// A provider that has kernels for the operator, and whose scalars are on file for no card: the stack's next one prices it
+  /// with kernels that work alike, but the band is not of those.
+  void lack(const FamilyScalars& own, Variant variant = Variant::usual) {
+    lacking_ = &own;
+    lacking_variant_ = variant;
+  }
+  const FamilyScalars* lacking() const { return lacking_; }
+  Variant lacking_variant() const { return lacking_variant_; }
   const FamilyScalars& main() const { return *main_; }
   Variant variant() const { return variant_; }
   int count() const { return count_; }
@@ -144,6 +152,8 @@ class Answer {
   std::span<LaunchPrediction, kMostLaunches> room_;
   int count_ = 0;
   const FamilyScalars* main_ = nullptr;
+  const FamilyScalars* lacking_ = nullptr;
+  Variant lacking_variant_ = Variant::usual;
   Variant variant_ = Variant::usual;
 };
 

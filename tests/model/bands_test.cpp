@@ -56,7 +56,7 @@ std::string class_on(const Op& op, const char* stack, bool ours = false) {
 
 TEST(Bands, NarrowProductsAreAClassOfTheirOwn) {
   EXPECT_EQ(class_on(Gemm{64, 64, 64, 1, *parse_precision("fp8"), false}, "trt-llm"), "gemm_8bit");
-  EXPECT_EQ(class_on(Gemm{64, 64, 64, 1, *parse_precision("int8"), false}, "trt-llm"), "gemm_8bit");
+  EXPECT_EQ(class_on(Gemm{64, 64, 64, 1, *parse_precision("int8"), false}, "trt-llm"), "gemm_int8");
   EXPECT_EQ(class_on(Gemm{64, 64, 64, 1, {}, false}, "trt-llm"), "gemm");
   EXPECT_EQ(class_on(GemmSparse24{64, 64, 64, *parse_precision("fp8")}, "trt-llm"), "gemm_sparse24");
   EXPECT_EQ(class_on(Gemm{64, 64, 128, 1, *parse_precision("fp8"), false}, "own", true), "gemm_8bit");

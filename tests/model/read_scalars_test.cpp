@@ -8,6 +8,7 @@
 
 #include "arch/error.hpp"
 #include "model/machine/parts.hpp"
+#include "model/stacks/common/gemm_tiles.hpp"
 #include "model/stacks/cublas/plan_gemm.hpp"
 #include "model/stacks/flash_attention/plan_attention.hpp"
 #include "model/stacks/own/own_kernels.hpp"
@@ -131,12 +132,15 @@ TEST(StandIns, GiveTheirNumbersAndNotTheirName) {
 /// What stands in goes over to another card as it does where it is itself; with scalars of its own a family goes by its
 /// own rule.
 TEST(StandIns, BringTheirOwnCarryOver) {
-  constexpr CarryOver kOfGemm{.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true};
+  constexpr CarryOver kOfGemm{
+      .fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true, .cold_trips = gemm::kColdTrips};
+  CarryOver by_cp_async = kOfGemm;
+  by_cp_async.cold_trips = 0;
   Calibration c = toy_calibration();
   const Read stood_in(alone("cublas"), c);
   EXPECT_EQ(stood_in.family(cublas::kGemm).carry, kOfGemm);
-  EXPECT_EQ(stood_in.family(cublas::kGemmMma).carry, kOfGemm);
-  EXPECT_EQ(stood_in.family(cublas::kGrouped).carry, (CarryOver{false, false})) << "on file: its own";
+  EXPECT_EQ(stood_in.family(cublas::kGemmMma).carry, by_cp_async) << "what its plan counts stays its own";
+  EXPECT_EQ(stood_in.family(cublas::kGrouped).carry, (CarryOver{.cold_trips = gemm::kColdTrips})) << "on file: its own";
   set(c, "library.gemm_mma", "fixed_s", 5e-6);
   set(c, "library.gemm_mma", "overlap", 4);
   c.families.erase("library.grouped_gemm");

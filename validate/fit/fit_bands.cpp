@@ -34,6 +34,7 @@ struct PricedRow {
   std::string_view family;
   KernelSet kernels = KernelSet::library;
   double roofline_share = 0;
+  bool alike = false;
 };
 
 /// Prices rows of any card with one calibration, as if other cards had none of their own.
@@ -85,7 +86,8 @@ class Pricer {
       return {};
     }
     return {time,           scratch.band_class,   scratch.bound,
-            scratch.family, scratch.band_kernels, scratch.roofline / scratch.time};
+            scratch.family, scratch.band_kernels, scratch.roofline / scratch.time,
+            scratch.alike};
   }
 
   const std::vector<BandRow>& rows_;
@@ -345,6 +347,7 @@ void add_transfers(const Calibration& donor, const std::vector<BandRow>& rows, P
     r.context = donor.gpu + ">" + r.context;
     r.card = row.gpu;
     r.in_sample = fitted_on(donor, KernelSet::library, there.priced[i].family, row.gpu);
+    r.alike = there.priced[i].alike;
     r.generation = of_row;
     out.push_back(std::move(r));
   }

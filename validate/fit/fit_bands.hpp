@@ -47,6 +47,7 @@ struct BandResidual {
   std::string group;             ///< operator and shape without what varies from call to call: rows of one err alike
   std::string card, generation;  ///< of the row, on other cards: what is left out to judge a band
   bool in_sample = false;  ///< by scalars of another card's file that were fitted to this card's rows (fitted_on())
+  bool alike = false;      ///< by scalars of other kernels, as the other card's file has none of these
   std::string context;     ///< what a step's operators have in common: card, stack, clock, cache state, tokens
 };
 

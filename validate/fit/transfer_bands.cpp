@@ -257,7 +257,7 @@ class LeftOutBands {
     there_ = BandTable(calibration, section);
     never_ = BandTable(calibration, BandSection::never);
   }
-  bool knows(const BandResidual& r) const { return known_.count(r.band_class) > 0; }
+  bool knows(const BandResidual& r) const { return !r.alike && known_.count(r.band_class) > 0; }
   /// Empty where no other pair of cards ran anything like it.
   std::optional<BandEnds> find(const BandResidual& r) const {
     constexpr std::array<double, 3> kMicroseconds{5, 50, 500};  // of each size

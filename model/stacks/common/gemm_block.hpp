@@ -10,15 +10,17 @@ namespace plumbline {
 
 inline constexpr auto kGemmBlockClasses =
     std::to_array<BandClass>({{Variant::usual, "gemm_block"}, {Variant::math_8bit, "gemm_block"}});
-inline constexpr FamilyDeclaration kGemmBlockFamily{
-    .name = "gemm_block",
-    .op = "gemm_dynamic",
-    .required = false,
-    .stand_in = "library.gemm",
-    .stand_in_inherits = true,
-    .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
-    .kind = "matrix",
-    .classes = kGemmBlockClasses};
+inline constexpr FamilyDeclaration kGemmBlockFamily{.name = "gemm_block",
+                                                    .op = "gemm_dynamic",
+                                                    .required = false,
+                                                    .stand_in = "library.gemm",
+                                                    .stand_in_inherits = true,
+                                                    .carry = {.fixed_in_cycles = true,
+                                                              .in_flight_with_memory = true,
+                                                              .skips_as_rated = true,
+                                                              .cold_trips = kChainedLoads},
+                                                    .kind = "matrix",
+                                                    .classes = kGemmBlockClasses};
 
 /// DeepGEMM's of grouped products (get_best_configs()): 64 or 128 tokens by 32 to 160 columns.
 inline constexpr auto kDeepGemmTiles = std::to_array<GroupTile>({{{64, 32}, false},

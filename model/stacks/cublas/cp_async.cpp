@@ -43,6 +43,9 @@ constexpr std::array<double, 10> kSplits{1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 constexpr std::array<double, 16> kSplitsOfPieces{1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 19, 22, 27, 32, 44};
 constexpr double kMostTurnsOfPieces = 8;
 
+/// Lanes of an A100 beside them ("ampere_sgemm_32x32_sliced1x4_tn").
+constexpr std::array<Tile, 1> kSmallLaneTile{{{32, 32}}};
+
 /// On SMs of 100 KB beside them those of its kernels called xmma (sm80_xmma_gemm_..._tilesize96x128x32_stage4, 160x128x32,
 /// 192x128x32 in published traces), half as wide ones too. Rows of an RTX A6000 ask for them; an A100's, whose scalars were
 /// found with the tiles above, refuse them (held out 4.4 -> 5.8 %).
@@ -67,13 +70,40 @@ bool on_lanes(const Context& c) {
 }
 
 /// Several products at once have fewer kernels still, however many of a tile's rows and columns are outside: one on an A100 (512 of
-/// 512 published names), 64 x 64 and 32 x 128 on a V100 (197 of 198). Of cards with SMs of 100 KB no names are on file.
+/// 512 published names), 64 x 64 and 32 x 128 on a V100 (197 of 198).
 bool has_lane_tile(const Context& c, Tile tile) {
   constexpr int kLeastSide = 32, kSquare = 128, kSmall = 64;
   const int least = std::min(tile.rows, tile.cols), most = std::max(tile.rows, tile.cols);
-  if (c.task.batch <= 1 || cublas::has_small_sms(c.rates)) return least >= kLeastSide;
+  if (c.task.batch <= 1) return least >= kLeastSide && (!c.path.async_copy || most <= kSquare);
   if (c.path.async_copy) return least == kSquare && most == kSquare;
   return (least == kSmall && most == kSmall) || (least == kLeastSide && most == kSquare);
+}
+
+/// Lanes take operands from shared memory by columns of K. Those whose rows lie along K come there word by word (cp.async of four
+/// bytes), each of the four words that meet in a bank by itself, and lanes do not multiply meanwhile: with 4.2 clocks for the 32
+/// words of a warp (4.2 to 4.7 wavefronts counted on an H200, pieces.cpp; not fitted here) 256 clocks of a column in tiles of
+/// 128 x 128 are 290, 128 of 128 x 64 are 153, 16 of 32 x 32 are 24. Kernels of those names keep an A100's lanes busy for 0.87, 0.84
+/// and 0.67 of the time where they run long (261 single products of NeuSight's training rows, "tn"), and the one of several
+/// products, to which the weights come as they lie ("nn"), for 0.96.
+double turned_clk(const Context& c, const TileCosts& e) {
+  constexpr double kWarp = 32, kWordsClk = 4.2;
+  if (!c.path.async_copy) return 0;
+  const bool weights_lie = c.task.weights_kn || c.task.batch > 1;
+  const double turned = (c.task.inputs_km ? 0 : e.tile_m) + (weights_lie ? 0 : e.tile_n);
+  return turned * e.tile_k / kWarp * kWordsClk;
+}
+
+/// Cards without cp.async (Volta, Turing): the step to come waits in registers while one is multiplied, so that no more than one is
+/// on its way, of 32 columns of halves; sides of tiles are 64 and more (CUTLASS, generator.py, sm_70 and sm_75: two stages of 32
+/// along K). Rows of 16 bits in pieces have a rule of their own (adapt()).
+bool waits_in_registers(const Context& c) {
+  const bool by_mma_sync = c.rates.gpu.sm.matrix_unit == MatrixUnit::mma_sync;
+  return by_mma_sync && !c.rates.path.async_copy && (on_lanes(c) || !cublas::in_pieces(c));
+}
+
+bool has_tile_of_registers(const Context& c, Tile tile) {
+  constexpr int kLeastSide = 64;
+  return on_lanes(c) || std::min(tile.rows, tile.cols) >= kLeastSide;
 }
 
 class CpAsyncPlanner {
@@ -85,7 +115,8 @@ class CpAsyncPlanner {
   /// As many stages as shared memory gives to as many CTAs as their accumulators leave room for.
   TileCosts costs(Tile tile, bool swapped) const {
     constexpr double kLaneStep = 8;
-    TileCosts e = gemm::tile_costs(c, tile, on_lanes(c) ? kLaneStep : gemm::step_of(c.task), swapped);
+    const double tensor_step = (waits_in_registers(c) ? 0.5 : 1) * gemm::step_of(c.task);
+    TileCosts e = gemm::tile_costs(c, tile, on_lanes(c) ? kLaneStep : tensor_step, swapped);
     const double accumulators = static_cast<double>(tile.rows) * tile.cols;
     const double room = std::floor(0.5 * static_cast<double>(c.rates.gpu.sm.registers) / accumulators);
     constexpr double kLeastStages = 4;
@@ -97,10 +128,11 @@ class CpAsyncPlanner {
       e.resident = std::clamp(room, 1.0, kPair);
       e.stages = 2;
     }
-    e.step_latency = c.rates.dram_latency / e.stages;
+    e.step_latency = c.rates.dram_latency / (waits_in_registers(c) ? 1 : e.stages);
     // a CTA has a warp for each scheduler, of 32 columns and all rows, which unpacks weights and then multiplies them
     // (TensorRT-LLM, cutlass_heuristic.cpp and dq_mma_multistage_percol.h)
     e.tensor_clk += e.issue_clk;
+    if (on_lanes(c)) e.tensor_clk += turned_clk(c, e);
     return e;
   }
 
@@ -180,6 +212,7 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache, bool whole_
   const auto fill_from = [&](std::span<const Tile> list, std::vector<TileCosts>& tiles, int most) {
     for (const Tile tile : list) {
       if (tile.rows * tile.cols > most) continue;
+      if (waits_in_registers(c) && !has_tile_of_registers(c, tile)) continue;
       for (const bool swapped : {false, true}) tiles.push_back(planner.costs(tile, swapped));
     }
   };
@@ -208,6 +241,7 @@ GemmChoice cublas::plan_cp_async(const Context& c, GemmCache& cache, bool whole_
     fill(tiles, most);
     if (cublas::has_small_sms(c.rates)) fill_from(kTilesOfSmallSms, tiles, most);
     if (feeds_by_maps(c)) fill_by_maps(tiles);
+    if (on_lanes(c) && c.path.async_copy) fill_from(kSmallLaneTile, tiles, most);
   });
   std::vector<TileCosts> of_lanes;
   if (on_lanes(c)) {

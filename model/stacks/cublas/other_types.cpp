@@ -302,11 +302,13 @@ GemmChoice cublas::plan_small_tf32(const Context& c, GemmCache& cache) {
   return search.run();
 }
 
-bool cublas::runs_on_lanes(const GemmTask& t, const Rates& m) {
+bool cublas::is_on_lanes(const GemmTask& t, const Rates& m) {
+  return t.kind == GemmKind::dense && t.math == DType::fp32 && m.gpu.sm.tensor_flop_per_clk[DType::fp32] <= 0;
+}
+
+bool cublas::has_lanes_for_all(const Rates& m) {
   constexpr double kWarp = 32, kFlops = 2;
-  const auto& sm = m.gpu.sm;
-  return t.kind == GemmKind::dense && t.math == DType::fp32 && sm.tensor_flop_per_clk[DType::fp32] <= 0 &&
-         sm.fp32_flop_per_clk >= kFlops * kWarp * sm.issue_per_clk;
+  return m.gpu.sm.fp32_flop_per_clk >= kFlops * kWarp * m.gpu.sm.issue_per_clk;
 }
 
 GemmChoice cublas::plan_lanes(const Context& c, GemmCache& cache) {

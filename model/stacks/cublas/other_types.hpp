@@ -15,9 +15,11 @@ GemmChoice plan_int8(const gemm::Context& context, GemmCache& cache);
 bool runs_as_small_tf32(const GemmTask& task, const Rates& rates);
 GemmChoice plan_small_tf32(const gemm::Context& context, GemmCache& cache);
 
-/// fp32 on SMs that have a lane for each thread of the warps that they issue: what limits is issue, not lanes. (Where
-/// lanes are half of that, as on A100, they are busy all the time.)
-bool runs_on_lanes(const GemmTask& task, const Rates& rates);
+/// fp32 where no tensor unit takes it.
+bool is_on_lanes(const GemmTask& task, const Rates& rates);
+/// SMs that have a lane for each thread of the warps that they issue: what limits is issue, not lanes, and the plan is
+/// plan_lanes(). (Where lanes are half of that, as on A100, they are busy all the time: cp_async.cpp.)
+bool has_lanes_for_all(const Rates& rates);
 GemmChoice plan_lanes(const gemm::Context& context, GemmCache& cache);
 
 }  // namespace plumbline::cublas

@@ -39,7 +39,10 @@ constexpr double kGa10xFlopPerClk = 1024;
 
 constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
     {{.name = "gemm",
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
+      .carry = {.fixed_in_cycles = true,
+                .in_flight_with_memory = true,
+                .skips_as_rated = true,
+                .cold_trips = gemm::kColdTrips},
       .kind = "matrix",
       .classes = kDense},
      {.name = "gemm_mma",
@@ -53,7 +56,11 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .kind = "matrix",
       .classes = kDense},
      // the same main loop over a list of problems: without rows of its own it is priced as one GEMM
-     {.name = "grouped_gemm", .stand_in = "library.gemm", .kind = "matrix", .classes = kGroups},
+     {.name = "grouped_gemm",
+      .stand_in = "library.gemm",
+      .carry = {.cold_trips = gemm::kColdTrips},
+      .kind = "matrix",
+      .classes = kGroups},
      {.name = "reduce"},
      {.name = "rowwise"},
      kQuantizeFamily,
@@ -62,18 +69,24 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
      {.name = "gemm_scaled",
       .op = "gemm",
       .required = false,
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .cold_trips = gemm::kColdTrips},
       .kind = "matrix",
       .classes = kScaledBlocks},
      {.name = "gemm_xmma",
       .op = "gemm",
       .required = false,
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .cold_trips = gemm::kColdTrips},
       .kind = "matrix",
       .classes = kXmmaTiles},
      {.name = "gemm_int8",
       .op = "gemm",
       .required = false,
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
       .carry = {.fixed_in_cycles = true},
       .kind = "matrix",
       .classes = kIntegers},
@@ -88,7 +101,10 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .required = false,
       .stand_in = "library.gemm",
       .stand_in_inherits = true,
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
+      .carry = {.fixed_in_cycles = true,
+                .in_flight_with_memory = true,
+                .skips_as_rated = true,
+                .cold_trips = gemm::kColdTrips},
       .kind = "matrix",
       .classes = kDense},
      {.name = "gemm_sparse24",
@@ -96,7 +112,7 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .required = false,
       .stand_in = "library.gemm",
       .stand_in_inherits = true,
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true},
+      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .cold_trips = gemm::kColdTrips},
       .kind = "matrix",
       .classes = kSparseTiles},
      {.name = "sparsify24",
@@ -229,6 +245,8 @@ class Cublas final : public Provider {
     const GemmChoice& choice = remembered(task, q, plan_cublas_gemm);
     const bool across = of == cublas::kXmma && task.weights_kn;
     out.sign(family, across ? Variant::across : variant_of(task));
+    if (const FamilyScalars& lanes = q.families[cublas::kLanes]; !lanes.on_file && cublas::is_on_lanes(task, m))
+      out.lack(lanes);
     out.gemm_plan = choice.plan;
     const bool all = q.warmth == Warmth::everything && q.work.bytes() <= m.l2_held();
     const Resident resident = all ? Resident{1, 1, 1} : q.resident;

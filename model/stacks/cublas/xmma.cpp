@@ -158,7 +158,7 @@ class XmmaPlanner {
     d.serial_latency = gemm::kColdTrips * c.rates.gpu.memory.latency + split.meet_clk * c.clk;
     d.serial_latency_of = split.meet_clk > 0 ? "to load tensor maps and for the sums of a tile to meet"
                                              : "to load code, tensor maps and what they describe";
-    if (split.splits > 1) d.serial_latency += kClear;
+    if (split.splits > 1) d.serial_latency += kClearClk / c.rates.gpu.boost_clock;
     // from three turns on a launch before clears a counter (119 of 119 recorded launches, none of 292 others)
     if (std::max(split.ctas, t.tiles) > 2 * c.rates.sm_count) {
       d.serial_latency += c.family.counter;
@@ -212,8 +212,8 @@ class XmmaPlanner {
     d.port_fill_clk = 0;
   }
 
-  /// Before parts meet a launch clears where they do: its own time, a median of 150.
-  static constexpr Seconds kClear = 1.15e-6 * units::s;
+  /// Before parts meet a launch clears where they do: its own time, a median of 150 (1.15 us at 1980 MHz).
+  static constexpr double kClearClk = 2277;
 
   /// In units of those of 64 x 64. In the largest tiles two warpgroups share them.
   static double sums_of_a_warpgroup(Tile tile) {

@@ -2,6 +2,7 @@
 // first, by a scale that the model file has (CutlassFP8ScaledMMLinearKernel, activation_scheme "static").
 #include <array>
 
+#include "model/stacks/common/gemm_tiles.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/common/plan_stream.hpp"
 #include "model/stacks/cutlass/scaled_mm.hpp"
@@ -19,13 +20,19 @@ constexpr std::array<FamilyDeclaration, kCutlassFamilies> kCutlassDeclared{
       .required = false,
       .stand_in = "library.gemm",
       .stand_in_inherits = true,
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
+      .carry = {.fixed_in_cycles = true,
+                .in_flight_with_memory = true,
+                .skips_as_rated = true,
+                .cold_trips = gemm::kColdTrips},
       .kind = "matrix",
       .classes = kScaledClasses},
      // not measured: no warpgroup waits for its products there, so that Hopper's shares are not these kernels'; as
      // cuBLAS's
      {.name = "gemm",
-      .carry = {.fixed_in_cycles = true, .in_flight_with_memory = true, .skips_as_rated = true},
+      .carry = {.fixed_in_cycles = true,
+                .in_flight_with_memory = true,
+                .skips_as_rated = true,
+                .cold_trips = gemm::kColdTrips},
       .kind = "matrix",
       .classes = kScaledClasses},
      // Ada and RTX Blackwell: as cuBLAS's kernels of mma.sync there

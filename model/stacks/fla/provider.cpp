@@ -73,11 +73,6 @@ constexpr std::array<FamilyDeclaration, 2> kConvDeclared{{{.name = "linear_conv"
                                                            .kind = "attention",
                                                            .classes = kConvStepClasses}}};
 
-const Recurrence* in_chunks(const Question& q, std::size_t family) {
-  const auto* shape = std::get_if<Recurrence>(&q.op);
-  return shape != nullptr && runs_in_chunks(*shape) && q.families[family].on_file ? shape : nullptr;
-}
-
 /// Chunks are multiplied in 32 bits at most.
 bool has_kernels(DType type) { return bits(type) <= 32; }
 
@@ -136,10 +131,14 @@ class FlashInferGdn final : public Provider {
   std::span<const FamilyDeclaration> families() const override { return kFlashInferDeclared; }
   std::span<const std::string_view> ops() const override { return kOps; }
   bool plan(const Question& q, Answer& out) const override {
-    const Recurrence* shape = in_chunks(q, 0);
-    if (shape == nullptr || shape->channel_decay || q.rates.path.kind != TensorPath::Kind::wgmma ||
-        bits(shape->dtype) != 16)
+    const auto* shape = std::get_if<Recurrence>(&q.op);
+    if (shape == nullptr || !runs_in_chunks(*shape) || shape->channel_decay ||
+        q.rates.path.kind != TensorPath::Kind::wgmma || bits(shape->dtype) != 16)
       return false;
+    if (!q.families[0].on_file) {
+      out.lack(q.families[0]);
+      return false;
+    }
     answer_walk(*shape, q.families[0], q.families[1], q, out);
     return true;
   }

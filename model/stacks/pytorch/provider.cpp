@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "model/stacks/common/gemm_tiles.hpp"
 #include "model/stacks/common/make_gemm_task.hpp"
 #include "model/stacks/efficient_attention/families.hpp"
 #include "model/stacks/efficient_attention/plan_efficient.hpp"
@@ -62,9 +63,16 @@ constexpr std::array<FamilyDeclaration, kPyTorchFamilies> kDeclared{
       .required = false,
       .stand_in = "library.gemm",
       .stand_in_inherits = true,
+      .carry = {.cold_trips = gemm::kColdTrips},
       .kind = "matrix",
       .classes = kGrouped},
-     {.name = "gemv", .op = "gemm", .required = false, .kind = "matrix", .classes = kOneRow},
+     {.name = "gemv",
+      .op = "gemm",
+      .required = false,
+      .stand_in = "library.gemm",
+      .stand_in_inherits = true,
+      .kind = "matrix",
+      .classes = kOneRow},
      {.name = "cudnn_backward",
       .op = "attention_backward",
       .required = false,
