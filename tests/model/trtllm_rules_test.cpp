@@ -173,6 +173,62 @@ TEST(TrtLlmRules, AKernelForWgmmaGoesWithHeadsWidthAndWindow) {
   EXPECT_TRUE(of(8, 64).prepares) << "as with attention sinks";
 }
 
+AttentionChoice prompt(const Machine& m, DType dtype, std::int64_t width) {
+  AttentionPrefill s{1, 20, 20, width, width, 6400, 6400};
+  s.dtype = s.kv_dtype = dtype;
+  return plan_trtllm_prefill(s, false, m.rates(), families_of(m, "trtllm"));
+}
+
+/// On SMs of 100 KB blocks take what was counted, and 1.2 of it, each of two CTAs or one; 8 bits have tiles of their own.
+TEST(TrtLlmRules, PromptsOfSmallSmsTakeWhatWasCounted) {
+  Gpu gpu = toy_gpu();
+  gpu.sm.matrix_unit = MatrixUnit::mma_sync;
+  gpu.sm.async_copy = AsyncCopy::cp_async;
+  gpu.sm.smem = gpu.sm.smem_per_block = 100.0 * units::KiB;
+  gpu.sm.tensor_flop_per_clk[DType::fp8] = 8000;
+  const Machine m = toy_machine(gpu, with_starts());
+  EXPECT_DOUBLE_EQ(prompt(m, DType::bf16, 128).main.chain_clk, 2 * 1.2 * 1695);
+  EXPECT_DOUBLE_EQ(prompt(m, DType::bf16, 128).main.exposed_clk, 0);
+  EXPECT_DOUBLE_EQ(prompt(m, DType::fp8, 128).main.chain_clk, 2 * 1.2 * 1025);
+  EXPECT_DOUBLE_EQ(prompt(m, DType::fp8, 256).main.chain_clk, 1.2 * 4560) << "64 KiB: one CTA";
+  EXPECT_EQ(prompt(m, DType::fp8, 64).plan.q_tile, 128);
+  EXPECT_EQ(prompt(m, DType::fp8, 256).plan.kv_tile, 32);
+  EXPECT_EQ(prompt(m, DType::bf16, 256).plan.kv_tile, 128);
+}
+
+/// Links on such SMs, of 500 clocks on an A100: 16 bits of 128 columns 1.58 times as long, 8 bits 2.34.
+TEST(TrtLlmRules, LinksOfSmallSmsTakeWhatWasCounted) {
+  Gpu gpu = toy_gpu();
+  gpu.sm.matrix_unit = MatrixUnit::mma_sync;
+  gpu.sm.async_copy = AsyncCopy::cp_async;
+  const Machine large = toy_machine(gpu, with_starts());
+  gpu.sm.smem = gpu.sm.smem_per_block = 100.0 * units::KiB;
+  const Machine small = toy_machine(gpu, with_starts());
+  const AttentionDecode s = decode(10, 8, 1, 127);  // 128 keys: a link of 128 columns, one CTA an SM
+  const auto link_clk = [](const Machine& m, const AttentionDecode& a) {
+    const AttentionChoice c = planned(m, a);
+    return c.main.step_latency * c.main.plan.steps * m.rates().clock;
+  };
+  EXPECT_NEAR(link_clk(large, s), 500, 1e-6);
+  EXPECT_NEAR(link_clk(small, s), 1.58 * 500, 1e-6);
+  EXPECT_NEAR(link_clk(small, from_fp8(s)), 2.34 * 500, 1e-6);
+}
+
+/// wgmma's prompts by mma.sync's scalars: no softmax is left over, a block takes what was counted, in the links' proportion.
+TEST(TrtLlmRules, PromptsForWgmmaByAnotherKernelsScalars) {
+  Gpu gpu = toy_gpu();
+  gpu.sm.matrix_unit = MatrixUnit::wgmma;
+  gpu.sm.async_copy = AsyncCopy::tma;
+  Calibration c = with_starts();
+  c.families["library.attention_prefill"]["step_clk"] = Scalar{0, "toy"};
+  c.families["library.attention_prefill"]["exposed"] = Scalar{0.8, "toy"};
+  const AttentionChoice lent = prompt(toy_machine(gpu, c), DType::bf16, 128);
+  EXPECT_NEAR(lent.main.chain_clk, 2740 * 500.0 / 1460, 1e-9);
+  EXPECT_DOUBLE_EQ(lent.main.exposed_clk, 0);
+  c.families["library.attention_prefill"]["step_clk"] = Scalar{100, "toy"};
+  EXPECT_DOUBLE_EQ(prompt(toy_machine(gpu, c), DType::bf16, 128).main.chain_clk, 0) << "its own";
+}
+
 /// tcgen05's kernel on 10 SMs: up to 16 query heads a KV head, one too; no more parts than leave a CTA for each SM, and
 /// none of fewer than 256 keys; four tiles of 128 keys x 128 x 2 bytes are on their way; a launch rotates before.
 TEST(TrtLlmRules, TensorMemoryTakesAllGroupsUpTo16) {

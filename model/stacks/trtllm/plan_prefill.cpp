@@ -2,6 +2,7 @@
 // that asks of the SMs. The rules are the library's own; that the published rows follow them, jumps and all,
 // is shown in docs/calibration/attention.md.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "model/stacks/common/plan_stream.hpp"
@@ -26,9 +27,10 @@ struct ScoreCut {
   double qk_dim, v_dim;
   bool one_query_buffer = false;  ///< no room for a second query tile: the next one is fetched after the last is done
   bool hides_softmax =
-      false;              ///< two query tiles, or two blocks of one, take turns: softmax beside the other's products
-  bool in_pairs = false;  ///< of SMs, each with half of the keys and values
-  bool lent = false;      ///< wgmma's kernel where nobody measured it: scalars are another kernel's
+      false;               ///< two query tiles, or two blocks of one, take turns: softmax beside the other's products
+  bool in_pairs = false;   ///< of SMs, each with half of the keys and values
+  bool lent = false;       ///< wgmma's kernel where nobody measured it: scalars are another kernel's
+  double counted_clk = 0;  ///< of a block beside another CTA's, where nobody measured it and all of it was counted
 };
 
 /// Shared memory of one CTA of the tiled mma.sync kernel, with what an SM reserves for it: its queries, and two buffers
@@ -39,29 +41,57 @@ Bytes tiled_bytes(double q_tile, double kv_tile, double width, const Rates& m) {
   return (q_tile * width + kBuffers * kv_tile * kWidth) * kElementBytes * units::B + m.gpu.sm.smem_reserved_per_block;
 }
 
+/// What a block takes a CTA on SMs of 100 KB, by heads of 64, 128, 192 and 256: for each of two CTAs, or for one that has the SM
+/// to itself, for want of shared memory (16 bits of 256 columns 80 KiB, 8 bits of 192 and 256 64 KiB). Counted: the library's kernels
+/// compiled for sm_89 and sm_120, their warps on one scheduler, with the stalls that the compiler set, products at the tensor rate of
+/// professional cards, answers and reads of shared memory (16 bits of 256 columns: for sm_89 alone). An A100's scalars say 1.20 and
+/// 1.35 times what is counted of its kernels for 128 and 64 columns. Nobody measured any on such a card.
+void take_counted(ScoreCut& cut, double width, bool narrow, const Rates& m) {
+  using ByWidth = std::array<double, 4>;
+  constexpr ByWidth kAda16{909, 1695, 1470, 15883}, kAda8{3971, 1025, 2919, 4560},
+      kBlackwell16{1076, 1957, 1595, 15883}, kBlackwell8{4336, 1166, 3213, 4472};
+  constexpr double kNarrowest = 64, kBesideCounted = 1.2;
+  if (width < kNarrowest || !m.path.async_copy) return;
+  const bool later = m.gpu.sm.async_copy == AsyncCopy::tma;
+  const ByWidth& counted = later ? (narrow ? kBlackwell8 : kBlackwell16) : (narrow ? kAda8 : kAda16);
+  const std::size_t at = width <= 64 ? 0 : width <= 128 ? 1 : width <= 192 ? 2 : 3;
+  if (at == 3 || (narrow && at == 2)) cut.ctas_per_sm = 1;
+  cut.counted_clk = kBesideCounted * counted.at(at);
+}
+
 /// mma.sync: four warps that share the queries. The tiled kernel takes 128 keys a block, and 128 queries where heads are
 /// narrow; it runs where two of its CTAs fit on an SM, and for the widest heads everywhere. Else the plain kernel, whose
-/// blocks are 64 to 16 keys: for short keys, and on SMs of 100 KB. (TensorRT-LLM, fused_multihead_attention_v2.cpp; tiles:
-/// fmha_v2/setup.py, enumerate_hmma_flash_kernels_base(). The library asks for the SM's number, and has its 100 KB parts.)
+/// blocks are 64 to 16 keys: for short keys, and on SMs of 100 KB; of 8 bits 128 queries by 128 keys of narrow heads, 64 by 32
+/// of others. (TensorRT-LLM, fmhaRunner.cpp, setupLaunchParams(): granular_tiling; tiles: fmha_v2/setup.py,
+/// enumerate_hmma_flash_kernels_base() and enumerate_qmma_flash_kernels(). The library asks for the SM's number, and has its 100 KB
+/// parts.)
 ScoreCut mma_sync_cut(const AttentionPrefill& s, const Rates& m) {
   constexpr std::int64_t kShortKeys = 64;
   constexpr double kWarps = 4, kWidest = 256, kMostCtas = 2;
   ScoreCut cut{64, 64, kMostCtas, 16, trtllm::compiled_width(s.qk_dim), trtllm::compiled_width(s.v_dim)};
   const double width = std::max(cut.qk_dim, cut.v_dim);
   const Bytes smem = m.gpu.sm.smem;
+  const bool latent = s.qk_dim != s.v_dim, narrow = bits(s.dtype) <= 8;
   const double q_tile = width <= 64 ? 128 : 64;
-  const double kv_tile = s.qk_dim == s.v_dim ? 128 : 64;  // latent: the published rows are of blocks of 64
+  const double kv_tile = latent ? 64 : 128;  // latent: the published rows are of blocks of 64
   const double fit = std::floor(smem / tiled_bytes(q_tile, kv_tile, width, m));
   const bool large = smem >= 2.0 * tiled_bytes(64, 128, 128, m);
-  const bool tiled = m.path.async_copy && s.kv_len > kShortKeys && (large || width >= kWidest) && fit >= 1;
+  const bool wide = !narrow && width >= kWidest;
+  const bool tiled = m.path.async_copy && s.kv_len > kShortKeys && (large || wide) && fit >= 1;
   if (tiled) {
     cut.q_tile = q_tile;
     cut.kv_tile = kv_tile;
     cut.ctas_per_sm = std::min(kMostCtas, fit);
     cut.rows_a_group = q_tile / kWarps;
-  } else {
-    cut.kv_tile = width <= 32 ? 64 : width <= 128 ? 32 : 16;
+    if (!large && !latent) take_counted(cut, width, narrow, m);
+    return cut;
   }
+  cut.kv_tile = width <= 32 ? 64 : width <= 128 || narrow ? 32 : 16;
+  if (narrow && width <= 64) {
+    cut.q_tile = cut.kv_tile = 128;
+    cut.rows_a_group = cut.q_tile / kWarps;
+  }
+  if (!large && !latent) take_counted(cut, width, narrow, m);
   return cut;
 }
 
@@ -157,6 +187,10 @@ void block_demand(Demand& d, const ScoreCut& cut, const AttentionPrefill& s, con
   const double read = groups * (queries + here) * es;
   d.smem_clk = (read + here * kv_es) / sm.smem_bytes_per_clk.in(units::B);
   if (cut.in_pairs) d.l2 = here * kv_es * units::B;
+  if (cut.counted_clk > 0) {
+    d.chain_clk = cut.ctas_per_sm * cut.counted_clk;
+    return;
+  }
   const double exposed = cut.lent ? 0 : family.exposed;
   if (!cut.hides_softmax) d.exposed_clk = exposed * (d.sfu_clk + d.fp32_clk) + chain_clk(cut, s, m, family);
   if (cut.lent && bits(s.dtype) > 8) d.chain_clk = counted_block_clk(cut, m) * trtllm::beside_counted(families);
@@ -255,7 +289,9 @@ const FamilyScalars& family_of(const AttentionPrefill& run, const Rates& m, std:
 /// queries fetched meanwhile (dma.h, load_q(): a buffer for each warpgroup).
 bool is_lent(const AttentionPrefill& run, const Rates& m, std::span<const FamilyScalars> families) {
   if (m.path.kind != TensorPath::Kind::wgmma) return false;
-  return bits(run.dtype) <= 8 ? !families[trtllm::kPrefill8bit].on_file : families[trtllm::kPrefill].step_clk <= 0;
+  if (bits(run.dtype) <= 8) return !families[trtllm::kPrefill8bit].on_file;
+  const FamilyScalars& own = families[trtllm::kPrefill];
+  return own.step_clk <= 0 && own.exposed > 0;
 }
 
 /// A CTA that stays starts once.
