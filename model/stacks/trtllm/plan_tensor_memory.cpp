@@ -113,6 +113,13 @@ void latent_step(Demand& d, const DecodeTask& t, const LatentCut& cut, DType mat
   d.in_flight = kOnTheWay * units::B;
 }
 
+/// A CTA begins with its queries and ends with its results, by way of the SM's port, while nothing else passes it.
+double latent_rows_clk(const DecodeTask& t, const LatentCut& cut, DType math, DType out, double parts, const Rates& m) {
+  const double result = parts > 1 ? kPartialBytes : output_bytes_of(out);
+  const Bytes rows = cut.heads * (t.qk_dim * bytes_of(math) + cut.columns * result) * units::B;
+  return (rows / m.l2_per_sm).in(units::s)*m.clock.in(units::Hz);
+}
+
 /// fmhaReduction.cu: CTAs of 512 threads share out the results of 64 heads, two on an SM; a thread takes 16 bytes of each part.
 Demand latent_merge(const DecodeTask& t, double parts, DType dtype, const Rates& m) {
   constexpr double kThreadsOfMerge = 512, kVector = 16, kTwice = 2;
@@ -207,6 +214,7 @@ AttentionChoice plan_mla_tensor_memory(const MlaDecode& s, bool appends, const R
     main.plan.ctas = static_cast<std::int64_t>(each * parts);
     main.plan.steps = main.plan.longest = ceil_div(ceil_div(t.context, parts), kLatentTurnKeys);
     main.plan.persistent = parts <= 1;
+    main.once_clk = latent_rows_clk(t, cut, c.math, s.dtype, parts, m);
     c.combines = !cut.narrow && parts > 1;
     decode_traffic(main, t, s.dtype, c.combines ? ResultsLeave::by_the_merge : ResultsLeave::here);
     const bool in_cluster = parts <= kMostInCluster && s.batch > 1;
