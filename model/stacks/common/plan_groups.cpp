@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/stacks/common/gemm_search.hpp"
+#include "model/stacks/common/make_gemm_task.hpp"
 
 namespace plumbline {
 namespace {
@@ -25,8 +26,9 @@ class GroupsPlanner {
     // sums of a block are multiplied by its scales and added to those before, in fp32 (DeepGEMM, deep_gemm/fp8_gemm.cuh)
     e.cluster = of.cluster;
     if (g_.block_sums && !g_.by_threads) e.fp32_clk += sums_clk(e);
-    if (g_.sums_wait) e.tensor_clk += waits_for_sums_clk(e);
     e.paired = is_paired(of);
+    e.tensor_clk *= idle_lanes(of, e.paired);
+    if (g_.sums_wait) e.tensor_clk += waits_for_sums_clk(e);
     const double row_side = e.row_side(), col_side = e.col_side();
     if (g_.striped) {
       e.smem_clk = (c.path.operand_reads(tile.rows, tile.cols, row_side, col_side) + row_side + col_side) / c.smem_port;
@@ -110,6 +112,17 @@ class GroupsPlanner {
   bool is_paired(const GroupTile& of) const {
     if (c.path.kind != TensorPath::Kind::tcgen05 || of.alone || g_.by_threads || g_.striped) return false;
     return (of.swapped ? c.task.n : c.task.m) > of.tile.rows;
+  }
+
+  /// An instruction of one SM of tcgen05 has 64 or 128 rows, and of 64 "1/2 datapath utilized" (PTX ISA, tcgen05.mma, data path
+  /// layouts D and F): as long as of 128. Triton multiplies fewer than 64 rows by mma.sync. Nobody's clock of either is on file.
+  double idle_lanes(const GroupTile& of, bool paired) const {
+    constexpr double kLanes = 128, kLeast = 64;
+    if (c.path.kind != TensorPath::Kind::tcgen05 || paired || g_.striped) return 1;
+    const double rows = of.instruction_rows > 0 ? of.instruction_rows : of.tile.rows;
+    const double by_mma_sync = mma_sync_flop_per_clk(c.task.math, c.rates);
+    if (g_.by_threads && rows < kLeast && by_mma_sync > 0) return c.task.tensor_flop_per_clk / by_mma_sync;
+    return rows < kLanes ? kLanes / std::max(rows, kLeast) : 1;
   }
 
   /// CTAs beside each other along N ask for the same tokens: a cluster's once, and requests of neighbours meet on their

@@ -13,10 +13,11 @@ namespace plumbline {
 
 struct GroupTile {
   gemm::Tile tile;
-  bool swapped = false;  ///< weights are on the row side
-  double warp = 64;      ///< side of the square that a warp of mma.sync multiplies
-  double cluster = 1;    ///< CTAs side by side along N that fetch their tokens once (multicast)
-  bool alone = false;    ///< by one SM where tcgen05 multiplies with two (clusters of 1 x 1 x 1)
+  bool swapped = false;         ///< weights are on the row side
+  double warp = 64;             ///< side of the square that a warp of mma.sync multiplies
+  double cluster = 1;           ///< CTAs side by side along N that fetch their tokens once (multicast)
+  bool alone = false;           ///< by one SM where tcgen05 multiplies with two (clusters of 1 x 1 x 1)
+  double instruction_rows = 0;  ///< of the tile's that one instruction of tcgen05 multiplies; 0: all, up to 128
 };
 
 /// `task`: of the mean group; its batch is the number of groups with rows. `block_sums`: sums of 128 of K are multiplied by

@@ -35,6 +35,13 @@ inline constexpr auto kByCpAsync8 = std::to_array<GroupTile>({{{16, 256}, false}
                                                               {{128, 256}, false},
                                                               {{256, 128}, false}});
 
+/// trtllm-gen's of scales of 128, which lanes multiply: weights in rows, 64 of them an instruction (runner.cu, getOptions():
+/// epilogueTileM; its kernels' names: t128x16x128 to t128x128x128, m64x16x32 to m64x128x32, dsFp8; those of 8 are left out).
+inline constexpr auto kGenBlocks = std::to_array<GroupTile>({{{128, 16}, true, 64, 1, true, 64},
+                                                             {{128, 32}, true, 64, 1, true, 64},
+                                                             {{128, 64}, true, 64, 1, true, 64},
+                                                             {{128, 128}, true, 64, 1, true, 64}});
+
 /// Triton's for mma.sync (get_default_config(): most sizes have no tuned configuration there), with up to as many tokens as
 /// experts of the rank, and with more. Of scales of 128 on any card: columns and K of a tile are the scales'.
 inline constexpr auto kTritonFew = std::to_array<GroupTile>({{{16, 32}, false, 16}});

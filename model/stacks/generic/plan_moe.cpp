@@ -13,6 +13,10 @@
 // product, each of topk rows a token has a place of its own in its result, and all T x topk places are passed over by the
 // activation and by the sum, whatever experts are on other ranks; with experts elsewhere the second product's result is
 // cleared before (intermediate_cache3.zero_()).
+//
+// trtllm-gen (tensorrt_llm/kernels/trtllmGenKernels/blockScaleMoe/runner.cu; FlashInfer's copy of it in vLLM): its routing chooses
+// and orders in one launch up to 256 tokens, else in three (RoutingRenormalize.cu); the first product gathers its rows and leaves
+// the activation, but of scales of 128, which a launch behind it finds; then the second product and the weighted sum.
 #include "model/stacks/generic/plan_moe.hpp"
 
 #include <algorithm>
@@ -57,11 +61,31 @@ class MoeCall {
     constexpr int kLaunchesOfOrder = 2;
     order("blocks of rows", passed_, kLaunchesOfOrder);
     product("grouped gemm, up", gates * inner, hidden, products);
-    activate(gates, storage(plain, passed_ * inner));
+    activate(storage(plain, passed_ * gates * inner), storage(plain, passed_ * inner));
     if (narrow) round(passed_, inner, false);
     if (s_.ep > 1) pass("clear", Bytes{}, storage(plain, passed_ * hidden), false);
     product("grouped gemm, down", hidden, inner, products);
     last_pass(storage(plain, passed_ * hidden), storage(plain, tokens * hidden));
+  }
+
+  void answer_as_trtllm_gen() {
+    gen_ = true;
+    const DType plain = s_.precision.output, in = s_.precision.input;
+    const bool narrow = bits(in) <= 8, sums = narrow && s_.block > kMxBlock;
+    const double hidden = d(s_.hidden), tokens = d(s_.tokens), inner = d(s_.own_width()), gates = d(s_.matrices - 1);
+    const FamilyScalars& products = this->products();
+    out_.sign(products, variant());
+    if (sums) out_.unmeasured = true;  // what half of the lanes reach is the layout's word alone
+    route(tokens);
+    if (sums) round(tokens, hidden, true);
+    else if (narrow) pass("quantize", storage(plain, tokens * hidden), with_scales(storage(in, tokens * hidden)), true);
+    const Bytes left = storage(in, (sums ? gates : 1) * rows_ * inner);
+    Demand& up = product("grouped gemm, up", gates * inner, hidden, products);
+    up.dram_write = beyond_l2(with_scales(left));
+    if (!narrow) gather(up);
+    if (sums) activate(left, storage(in, rows_ * inner));
+    product("grouped gemm, down", hidden, inner, products);
+    last_pass(storage(plain, rows_ * hidden), storage(plain, tokens * hidden));
   }
 
   void answer() {
@@ -80,7 +104,7 @@ class MoeCall {
     if (m_.path.multicast) pass("strides", Bytes{}, storage(DType::fp64, 8 * d(s_.experts / s_.ep)), false);
     Demand& up = product("grouped gemm, up", gates * inner, hidden, products);
     if (fuses_activation()) up.dram_write = up.dram_write / gates;
-    else activate(gates, storage(blocks ? plain : s_.precision.input, rows_ * inner));
+    else activate(storage(plain, rows_ * gates * inner), storage(blocks ? plain : s_.precision.input, rows_ * inner));
     if (blocks) round_rows(inner);
     product("grouped gemm, down", hidden, inner, products);
     last_pass(storage(plain, rows_ * hidden), storage(plain, tokens * hidden));
@@ -105,13 +129,12 @@ class MoeCall {
          storage(DType::fp32, choices), true);
   }
 
-  void activate(double gates, Bytes down) {
+  void activate(Bytes up, Bytes down) {
     const double inner = d(s_.own_width());
     Work activation;
     activation.fp32 = passed_ * inner * (s_.matrices == 3 ? 3 : 2) * units::FLOP;
     activation.sfu = s_.matrices == 3 ? 2 * passed_ * inner : 0;
-    add_arithmetic(pass("activation", storage(s_.precision.output, passed_ * gates * inner), down, false), activation,
-                   m_.gpu.sm);
+    add_arithmetic(pass("activation", up, down, false), activation, m_.gpu.sm);
   }
 
   Bytes beyond_l2(Bytes bytes) const { return bytes > m_.l2_kept ? bytes : Bytes{}; }
@@ -142,9 +165,11 @@ class MoeCall {
     Demand& d = out_.launch("quantize", f_.scales);
     d = round_blocks(rows_, cols, s_.precision.output, f_.scales, m_);
     d.dram_read = beyond_l2(storage(s_.precision.output, rows_ * cols));
-    const double scales = s_.block == kMxBlock ? 1.0 / kMxBlock : 0;
-    d.dram_write = beyond_l2((1 + scales) * storage(s_.precision.input, rows_ * cols));
+    d.dram_write = beyond_l2(with_scales(storage(s_.precision.input, rows_ * cols)));
   }
+
+  /// A byte for each 32 values of 8 bits; those of 4 bits have theirs in their type.
+  Bytes with_scales(Bytes values) const { return s_.block == kMxBlock ? (1 + 1.0 / kMxBlock) * values : values; }
 
   /// vLLM's per_token_group_quant_8bit_kernel(): sixteen threads have a block of 128 values, which they keep in shared
   /// memory while they look for the largest, and divide each by its scale. `kBlockClk` of an SM's issue, by 1084 training
@@ -158,8 +183,23 @@ class MoeCall {
     launched.issue_clk += kBlockClk * blocks / (static_cast<double>(launched.plan.ctas) * launched.plan.steps);
   }
 
+  /// No launch before wrote the rows that the first product takes: it reads them from memory, once where L2 has room for all.
+  void gather(Demand& up) const {
+    const DType in = s_.precision.input;
+    if (beyond_l2(storage(in, rows_ * d(s_.hidden))) > Bytes{}) return;
+    const double seen = std::min(d(s_.tokens), rows_);
+    up.dram_read += (1 - q_.resident.inputs) * storage(in, seen * d(s_.hidden));
+  }
+
+  void route(double tokens) {
+    constexpr int kBehindChoice = 2;
+    choose_experts(tokens * d(s_.topk));
+    if (tokens > kInOneLaunch) order("order of experts", tokens * d(s_.topk), kBehindChoice);
+    else if (s_.routed != 0) order("order of experts", tokens * d(s_.topk), 1);
+  }
+
+  static constexpr double kInOneLaunch = 256;
   void sort(double choices) {
-    constexpr double kInOneLaunch = 256;
     constexpr int kSteps = 3;
     order("order of experts", choices, d(s_.tokens) <= kInOneLaunch ? 1 : kSteps);
   }
@@ -173,9 +213,9 @@ class MoeCall {
   }
 
   /// DeepGEMM's kernels for tcgen05 hand scales of blocks, as exponents, to the instruction (sm100_fp8_gemm_1d1d.cuh:
-  /// kind::mxf8f6f4.block_scale).
+  /// kind::mxf8f6f4.block_scale); trtllm-gen's have them in fp32.
   bool scales_in_hardware() const {
-    return s_.block == kMxBlock || (m_.path.kind == TensorPath::Kind::tcgen05 && !triton_);
+    return s_.block == kMxBlock || (m_.path.kind == TensorPath::Kind::tcgen05 && !triton_ && !gen_);
   }
 
   bool by_mma() const { return m_.path.kind == TensorPath::Kind::mma_sync; }
@@ -203,6 +243,7 @@ class MoeCall {
   std::span<const GroupTile> menu(bool sums, double rows) const {
     constexpr double kManyRows = 64;
     if (triton_ && sums) return kTritonBlocks;
+    if (gen_ && sums) return kGenBlocks;
     if (triton_ && by_mma()) return few_tokens() ? std::span<const GroupTile>(kTritonFew) : kTritonMany;
     if (library_ == MoeLibrary::trtllm_first && !sums) return first_tile();
     if (by_mma()) return bits(s_.precision.input) <= 8 ? std::span<const GroupTile>(kByCpAsync8) : kByCpAsync;
@@ -265,16 +306,33 @@ class MoeCall {
   const ExpertRows load_;
   const double rows_;
   double passed_;  ///< rows that the activation and the sum go through
-  bool triton_ = false;
+  bool triton_ = false, gen_ = false;
 };
 
-/// vLLM's choice (fused_moe/oracle/fp8.py): operands of 8 bits are FlashInfer's, which are TensorRT-LLM's, where that has
-/// kernels for the card; blocks of scales are Triton's where experts are split by tensor ranks alone.
+/// vLLM's choice (fused_moe/oracle: fp8.py, unquantized.py; flashinfer_cutlass_moe.py): FlashInfer's kernels, which are
+/// TensorRT-LLM's, from 9.0 on, but of integers, and of scales of blocks and of narrower weights on mma.sync; on Hopper Triton's of
+/// 16 bits, and of scales of blocks where experts are split by tensor ranks alone. `vllm_triton` takes Triton's wherever that
+/// multiplies the operands: nothing narrower than 8 bits, no scales of 32 (SGLang, server_args.py: FlashInfer's are what it takes
+/// then).
 bool by_triton(const Moe& s, MoeLibrary library, const Rates& m) {
-  if (library == MoeLibrary::vllm_triton || bits(s.precision.input) > 8) return true;
-  if (bits(s.precision.input) < 8) return false;  // its kernel multiplies nothing narrower
-  if (s.block == kMxBlock) return false;
-  return m.path.kind == TensorPath::Kind::mma_sync || (s.block > 0 && s.ep == 1);
+  const double width = bits(s.precision.input);
+  const DType weight = s.precision.weight;
+  if (width < 8 || s.block == kMxBlock) return false;
+  if (library == MoeLibrary::vllm_triton || s.precision.input == DType::int8) return true;
+  switch (m.path.kind) {
+    case TensorPath::Kind::mma_sync:
+      return m.gpu.sm.async_copy != AsyncCopy::tma || s.block > 0 || bits(weight) < width;
+    case TensorPath::Kind::wgmma: return width > 8 || (s.block > 0 && s.ep == 1);
+    case TensorPath::Kind::tcgen05: return width > 8 && (weight == DType::int4 || weight == DType::int8);
+  }
+  return true;
+}
+
+/// TensorRT-LLM has no others for weights of mxfp4 there. (aiconfigurator's collector/trtllm/collect_moe.py runs CUTLASS's for nvfp4
+/// and DeepGEMM's for blocks, as are priced of it.)
+bool by_trtllm_gen(const Moe& s, MoeLibrary library, const Rates& m) {
+  if (m.path.kind != TensorPath::Kind::tcgen05) return false;
+  return library == MoeLibrary::vllm || library == MoeLibrary::vllm_triton || s.precision.weight == DType::mxfp4;
 }
 
 }  // namespace
@@ -286,6 +344,7 @@ void answer_moe(const Moe& s, const MoeFamilies& families, MoeLibrary library, c
   MoeCall call(s, families, library, q, out);
   const bool vllm = library == MoeLibrary::vllm || library == MoeLibrary::vllm_triton;
   if (vllm && by_triton(s, library, q.rates)) call.answer_as_vllm();
+  else if (by_trtllm_gen(s, library, q.rates)) call.answer_as_trtllm_gen();
   else call.answer();
 }
 

@@ -171,6 +171,10 @@ TEST(VllmExperts, InEightBitsByTritonRoundBeforeEachProduct) {
   EXPECT_EQ(launches(by_vllm("l40s", s)), launches(p)) << "FlashInfer has none for mma.sync";
   const Moe narrow = qwen3_30b(64, "nvfp4");
   EXPECT_EQ(launches(by_vllm("rtx_pro_6000", narrow)), launches(on("rtx_pro_6000", narrow))) << "but of 4 bits";
+  for (const char* type : {"bf16", "fp8"}) {
+    const Moe plain = qwen3_30b(64, type);
+    EXPECT_EQ(launches(by_vllm("rtx_pro_6000", plain)), launches(on("rtx_pro_6000", plain))) << "from 9.0 on";
+  }
 }
 
 /// 16384 x 8 rows of 768 are six blocks of 128 each, at 80 clocks of an SM.
@@ -203,6 +207,43 @@ TEST(VllmExperts, SumsOfBlocksByTritonAreSeen) {
       << "tensor clocks are of 2 x 128 a value";
   s.block = 0;
   EXPECT_GT(p.time, by_triton("h200_sxm", s).time);
+}
+
+/// trtllm-gen gathers rows in the first product and leaves the activation there, but of scales of 128.
+TEST(TrtllmGenExperts, LaunchesAreThoseOfTheSource) {
+  const auto names = [](const char* type, std::int64_t block, const char* stack = "vllm", std::int64_t tokens = 64) {
+    return launches(on("b200_sxm", qwen3_30b(tokens, type, block), {}, stack));
+  };
+  EXPECT_THAT(names("bf16", 0),
+              ElementsAre("top-k of the logits", "grouped gemm, up", "grouped gemm, down", "weighted sum"));
+  const auto rounded =
+      ElementsAre("top-k of the logits", "quantize", "grouped gemm, up", "grouped gemm, down", "weighted sum");
+  EXPECT_THAT(names("fp8", 0), rounded);
+  EXPECT_THAT(names("nvfp4", 0), rounded);
+  EXPECT_THAT(names("fp8", 128), ElementsAre("top-k of the logits", "quantize", "grouped gemm, up", "activation",
+                                             "grouped gemm, down", "weighted sum"));
+  EXPECT_EQ(names("bf16", 0, "vllm", 257).size(), 6U) << "three launches choose and order more than 256 tokens";
+  for (const char* narrow : {"nvfp4", "mxfp4"}) EXPECT_FALSE(names(narrow, 0, "sglang").empty());
+}
+
+/// A Triton kernel multiplies nothing narrower than 8 bits, nor by scales of 32.
+TEST(TrtllmGenExperts, AreTakenWhereTritonMultipliesNothing) {
+  for (const char* stack : {"sglang", "vllm-triton"}) {
+    for (const Moe& s : {qwen3_30b(4096, "nvfp4"), qwen3_30b(4096, "fp8", 32)}) {
+      EXPECT_EQ(on("b200_sxm", s, {}, stack).time, by_vllm("b200_sxm", s).time) << stack;
+    }
+    EXPECT_EQ(launches(on("b200_sxm", qwen3_30b(4096), {}, stack)), launches(by_vllm("h200_sxm", qwen3_30b(4096))));
+  }
+}
+
+/// 64 rows of an instruction of one SM of tcgen05 take as long as 128, of scales of blocks and of Triton's tiles alike.
+TEST(TrtllmGenExperts, HalfOfTheLanesIsIdleBelow128Rows) {
+  const auto product = [](const OpPrediction& p, int i) { return p.launches[static_cast<std::size_t>(i)].demand; };
+  const Moe s = qwen3_30b(16384, "fp8", 128);
+  const Demand gen = product(by_vllm("b200_sxm", s), 4), triton = product(by_triton("b200_sxm", s), 4);
+  const double peak = 16384;  // FLOP a clock of an SM
+  EXPECT_DOUBLE_EQ(gen.tensor_clk, 2 * (2.0 * 128 * 128 * 128 / peak)) << "tiles of 128 x 128";
+  EXPECT_DOUBLE_EQ(triton.tensor_clk, 2 * (2.0 * 64 * 128 * 128 / peak));
 }
 
 /// The first tile of the list has 128 tokens and 16 columns of weights: 128 experts x 96 and 128 tiles.
