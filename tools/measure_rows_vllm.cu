@@ -6,6 +6,7 @@
 //     c10/cuda/CUDAGuard.h c10/util/Float8_e4m3fn.h c10/util/Float8_e4m3fnuz.h ATen/cuda/CUDAContext.h; cd ..
 //   nvcc -O3 -std=c++17 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a -shared -Xcompiler -fPIC -Iempty -IPATH/csrc \
 //     tools/measure_rows_vllm.cu -o librows_vllm.so
+#include <cuda.h>  // CUDA_VERSION, by which the package has its wide kernels
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
