@@ -48,7 +48,7 @@ std::size_t band_size(Seconds predicted);
 /// Names by number: first the classes, then the kinds, last "all".
 std::string_view band_class_name(std::size_t number);
 std::size_t band_class_count();
-inline constexpr std::size_t kMostBandClasses = 128;  ///< no more of them fit in a step's sum
+inline constexpr std::size_t kMostBandClasses = 160;  ///< no more of them fit in a step's sum
 /// Number of the class's kind, of a kind "all"; of "all" itself.
 std::size_t band_parent(std::size_t number);
 /// Whether no family's scalars are fitted to rows of the class, so that its residuals are out of sample as they are.

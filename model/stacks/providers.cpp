@@ -39,6 +39,9 @@ const Provider& trtllm_blocks_provider();        // generic
 const Provider& vllm_blocks_provider();          // generic
 const Provider& vllm_scaled_provider();          // cutlass
 const Provider& trtllm_products_provider();
+const Provider& flashinfer_rows_provider();  // serving_rows
+const Provider& vllm_rows_provider();        // serving_rows
+const Provider& pytorch_rows_provider();     // serving_rows
 const Provider& generic_provider();
 const Provider& ideal_provider();
 
@@ -78,6 +81,9 @@ std::span<const Provider* const> providers() {
       &vllm_blocks_provider(),
       &vllm_scaled_provider(),
       &trtllm_products_provider(),
+      &flashinfer_rows_provider(),
+      &vllm_rows_provider(),
+      &pytorch_rows_provider(),
       &generic_provider(),  //
       &ideal_provider(),
   };

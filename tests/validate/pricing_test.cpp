@@ -111,6 +111,21 @@ TEST(AttentionOf, SglangsRowsTakeItsOwnStacks) {
   EXPECT_EQ(name("gemm", "M=1;N=2;K=3", "rtx_pro_6000_server", ""), "trt-llm") << "products are cuBLAS's";
 }
 
+/// Norms, gated units and the like: whose kernels, the row's stack says.
+TEST(RowsOf, NormsGoByWhoseTheyAre) {
+  const auto name = [](const char* op, const char* shape, const char* stack, const char* kernel = "") {
+    Measurement of = row(op, shape, "", stack);
+    of.kernel = kernel;
+    return stack_of(usual_stack(KernelSet::library), of).name;
+  };
+  EXPECT_EQ(name("rmsnorm", "rows=8;cols=4096", "flashinfer-0.6.13"), "sglang");
+  EXPECT_EQ(name("rope", "tokens=8;heads=40;D=128", "vllm-0.11.2"), "vllm-custom-ops");
+  EXPECT_EQ(name("rmsnorm", "rows=8;cols=4096", "vidur"), "vllm-2023");
+  EXPECT_EQ(name("argmax", "rows=8;cols=4096", "pytorch-2.11", "argmax"), "trt-llm");
+  EXPECT_EQ(name("rmsnorm", "rows=8;cols=4096", "pytorch-2.11"), "hf-sdpa");
+  EXPECT_EQ(name("rmsnorm", "rows=8;cols=4096", "trtllm-1.3"), "trt-llm");
+}
+
 /// SGLang's products find a scale for each token.
 TEST(RowsOfProducts, SglangsRoundByTheToken) {
   const auto block = [](const char* shape, const char* stack) {

@@ -161,6 +161,20 @@ StackChoice of_attention(StackChoice choice, const Measurement& row) {
   return choice;
 }
 
+/// Norms, gated units, rotations, gathers, the place of a row's largest value: whose kernels, the row says.
+bool is_by_rows(const Op& op) {
+  return std::holds_alternative<Rowwise>(op) || std::holds_alternative<Rope>(op) ||
+         std::holds_alternative<Embedding>(op);
+}
+StackChoice of_rows(StackChoice choice, const Measurement& row) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kRun{
+      {{"flashinfer", "sglang"}, {"vllm", "vllm-custom-ops"}, {"vidur", "vllm-2023"}}};
+  for (const auto& [library, stack] : kRun) {
+    if (row.origin.stack.rfind(library, 0) == 0) choice.name = stack;
+  }
+  return choice;
+}
+
 }  // namespace
 
 StackChoice stack_of(StackChoice choice, const Measurement& row, const std::string& gpu) {
@@ -170,6 +184,11 @@ StackChoice stack_of(StackChoice choice, const Measurement& row, const std::stri
     choice.name = attention && by_triton(row, gpu) ? "sglang-triton" : "sglang";
     if (attention && by_third_on_mma(row, gpu)) choice.attention = "flash_attention_3_named";
     return choice;
+  }
+  // serving stacks have PyTorch's reduction and gather as they are
+  const bool of_torch = row.kernel == "argmax" || row.kernel == "embedding";
+  if (is_by_rows(row.what.op) && choice.name == "trt-llm" && (of_torch || !is_of_pytorch(row))) {
+    return of_rows(std::move(choice), row);
   }
   if (is_of_pytorch(row) && choice.name == "trt-llm") {
     // rows that were told another of its kernels; torchtitan's attention is PyTorch's FlashAttention-2

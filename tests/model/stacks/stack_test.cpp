@@ -190,9 +190,9 @@ TEST(Stack, AttentionIsReplacedWhereItIsNotOurs) {
   EXPECT_EQ(flash.providers[4].ops, Names{"mla_decode"});
   EXPECT_EQ(names_of(with_attention(shipped("trt-llm"), "trtllm")), names_of(shipped("trt-llm")));
   const Stack back = with_attention(shipped("vllm"), "tensorrt-llm");
-  const Names left{"vllm_blocks",     "vllm_scaled",  "cublas", "trtllm_gen",     "trtllm", "flash_attention",
-                   "vllm_all_reduce", "deepep",       "nccl",   "flashinfer_gdn", "fla",    "mamba_ssm",
-                   "causal_conv1d",   "vllm_experts", "generic"};
+  const Names left{"vllm_blocks",     "vllm_scaled",  "cublas",       "trtllm_gen",     "trtllm", "flash_attention",
+                   "vllm_all_reduce", "deepep",       "nccl",         "flashinfer_gdn", "fla",    "mamba_ssm",
+                   "causal_conv1d",   "vllm_experts", "pytorch_rows", "generic"};
   EXPECT_EQ(names_of(back), left);
   EXPECT_EQ(back.providers[3].ops, Names{"mla_decode"}) << "what hands on gives way too";
   EXPECT_EQ(back.providers[5].ops, Names{"attention_backward"});
