@@ -47,8 +47,8 @@ h200["families"]["library"].pop("attention_prefill_mma", None)
 json.dump(h200, open(sys.argv[1], "w"), indent=2)
 PYTHON
 
-# The A100 for Hopper: its kernels for wgmma were taken over from the H100, so its own prompts' by mma.sync stand in. How fast a
-# stream reads is the memory's, which the A100's descriptor has of its own, too.
+# The A100 for Hopper: its kernels for wgmma were taken over from the H100, so its own prompts' by mma.sync stand in (what a block
+# takes is counted then). How fast a stream reads is the memory's, which the A100's descriptor has of its own, too.
 # The A100's rows tell a CTA's start and the pass over new tokens as one sum. Kernels for wgmma stay on their SM, so that all of
 # it is the pass here: found again on its training rows, and in seconds, being a chain of answers from memory. Its decode rows lie
 # in L2 and say nothing of memory: what a walk over tiles leaves of a stream its products say.
