@@ -81,10 +81,10 @@ bool has_lane_tile(const Context& c, Tile tile) {
 
 /// Lanes take operands from shared memory by columns of K. Those whose rows lie along K come there word by word (cp.async of four
 /// bytes), each of the four words that meet in a bank by itself, and lanes do not multiply meanwhile: with 4.2 clocks for the 32
-/// words of a warp (4.2 to 4.7 wavefronts counted on an H200, pieces.cpp; not fitted here) 256 clocks of a column in tiles of
-/// 128 x 128 are 290, 128 of 128 x 64 are 153, 16 of 32 x 32 are 24. Kernels of those names keep an A100's lanes busy for 0.87, 0.84
-/// and 0.67 of the time where they run long (261 single products of NeuSight's training rows, "tn"), and the one of several
-/// products, to which the weights come as they lie ("nn"), for 0.96.
+/// words of a warp (4.2 to 4.7 wavefronts counted on an H200, pieces.cpp; not fitted here) 128 clocks of a column in tiles of
+/// 128 x 64 are 153, 64 of 64 x 64 are 81, 16 of 32 x 32 are 24. Kernels of those names keep an A100's lanes busy for 0.84, 0.80 and
+/// 0.67 of the time where they run long (NeuSight's training rows, single products, "tn"). To the one of several products the
+/// weights come as they lie ("nn"). Why copies and products do not overlap was not found; on cards without cp.async they do.
 double turned_clk(const Context& c, const TileCosts& e) {
   constexpr double kWarp = 32, kWordsClk = 4.2;
   if (!c.path.async_copy) return 0;
