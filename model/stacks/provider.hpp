@@ -47,6 +47,7 @@ enum class Variant : std::uint8_t {
   wide_groups,  ///< more than 16 query heads a KV head
   few_keys,     ///< fewer than 127 keys
   across,       ///< products with an operand that lies across what tensor units read
+  on_lanes,     ///< products in a type that no tensor unit takes
   count_
 };
 inline constexpr std::size_t kVariants = static_cast<std::size_t>(Variant::count_);

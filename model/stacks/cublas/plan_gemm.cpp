@@ -22,7 +22,7 @@ cublas::Family cublas::family_of(const GemmTask& t, const Rates& m, std::span<co
     return has_kernels ? kSparse : kGemm;
   }
   if (families[kInt8].on_file && runs_as_int8(t, m)) return kInt8;
-  if (families[kLanes].on_file && is_on_lanes(t, m)) return kLanes;
+  if (families[kLanes].on_file && is_on_lanes(t, m) && has_lanes_for_all(m)) return kLanes;
   if (families[kScaled].on_file && t.block > 0 && by_tensor_map(t, m)) return kScaled;
   if (t.few_tiles && t.block == 0 && m.path.kind == TensorPath::Kind::wgmma && by_tensor_map(t, m)) return kFewTiles;
   if (families[kXmma].on_file && t.math == DType::tf32 && m.path.kind == TensorPath::Kind::wgmma &&
@@ -42,7 +42,7 @@ GemmChoice plan_cublas_gemm(const GemmTask& t, const Rates& m, std::span<const F
   if (family == cublas::kInt8) {
     return cublas::plan_int8({t, m, families[family], families[cublas::kReduce], TensorPath{}, {}}, cache);
   }
-  if (family == cublas::kLanes && cublas::has_lanes_for_all(m)) {
+  if (family == cublas::kLanes) {
     return cublas::plan_lanes({t, m, families[family], families[cublas::kReduce], TensorPath{}, {}}, cache);
   }
   const gemm::Context c(t, m, families[family], families[cublas::kReduce], path,

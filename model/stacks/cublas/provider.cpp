@@ -23,12 +23,17 @@ using cublas::kFamilies;
 
 constexpr auto kDense = std::to_array<BandClass>(
     {{Variant::usual, "gemm"}, {Variant::math_8bit, "gemm_8bit"}, {Variant::sparse, "gemm_sparse24"}});
+/// Where lanes are half of what is issued the kernels of fp32 fetch as those of tensor units do.
+constexpr auto kByCpAsync = std::to_array<BandClass>({{Variant::usual, "gemm"},
+                                                      {Variant::math_8bit, "gemm_8bit"},
+                                                      {Variant::sparse, "gemm_sparse24"},
+                                                      {Variant::on_lanes, "gemm_lanes"}});
 constexpr auto kScaledBlocks =
     std::to_array<BandClass>({{Variant::usual, "gemm_scaled"}, {Variant::math_8bit, "gemm_scaled"}});
 constexpr auto kXmmaTiles =
     std::to_array<BandClass>({{Variant::usual, "gemm_xmma"}, {Variant::across, "gemm_xmma_across"}});
 constexpr auto kIntegers = std::to_array<BandClass>({{Variant::usual, "gemm_int8"}, {Variant::math_8bit, "gemm_int8"}});
-constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}});
+constexpr auto kOnLanes = std::to_array<BandClass>({{Variant::usual, "gemm_lanes"}, {Variant::on_lanes, "gemm_lanes"}});
 constexpr auto kSparseTiles =
     std::to_array<BandClass>({{Variant::usual, "gemm_sparse24"}, {Variant::sparse, "gemm_sparse24"}});
 constexpr auto kPruned = std::to_array<BandClass>({{Variant::usual, "sparsify24"}});
@@ -49,12 +54,12 @@ constexpr std::array<FamilyDeclaration, kFamilies> kDeclared{
       .stand_in = "library.gemm",
       .carry = {.fixed_in_cycles = true, .skips_as_rated = true},
       .kind = "matrix",
-      .classes = kDense},
+      .classes = kByCpAsync},
      {.name = "gemm_mma_small",
       .stand_in = "library.gemm",
       .carry = {.fixed_in_cycles = true, .skips_as_rated = true, .lost_at_flop_per_clk = kGa10xFlopPerClk},
       .kind = "matrix",
-      .classes = kDense},
+      .classes = kByCpAsync},
      // the same main loop over a list of problems: without rows of its own it is priced as one GEMM
      {.name = "grouped_gemm",
       .stand_in = "library.gemm",
@@ -244,8 +249,10 @@ class Cublas final : public Provider {
     const FamilyScalars& family = q.families[of];
     const GemmChoice& choice = remembered(task, q, plan_cublas_gemm);
     const bool across = of == cublas::kXmma && task.weights_kn;
-    out.sign(family, across ? Variant::across : variant_of(task));
-    if (const FamilyScalars& lanes = q.families[cublas::kLanes]; !lanes.on_file && cublas::is_on_lanes(task, m))
+    const bool on_lanes = cublas::is_on_lanes(task, m);
+    out.sign(family, across ? Variant::across : on_lanes ? Variant::on_lanes : variant_of(task));
+    if (const FamilyScalars& lanes = q.families[cublas::kLanes];
+        on_lanes && cublas::has_lanes_for_all(m) && !lanes.on_file)
       out.lack(lanes);
     out.gemm_plan = choice.plan;
     const bool all = q.warmth == Warmth::everything && q.work.bytes() <= m.l2_held();
