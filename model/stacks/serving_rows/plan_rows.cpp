@@ -119,10 +119,10 @@ RowLaunch rope_launch(Library library, const Rope& op, const Work& w, const Rate
   return k;
 }
 
-RowLaunch embedding_launch(const Embedding& op, const Work& w) {
+bool embedding_launch(const Embedding& op, const Work& w, RowLaunch& k) {
   constexpr double kElement = 2, kSmall = 16;
   const double rows = d(op.rows), cols = d(op.cols);
-  RowLaunch k;
+  if (rows > kSmall && common_vector(op.cols) < kVector) return false;
   k.read = w.read;
   k.write = w.write;
   k.registers = 32;
@@ -132,7 +132,7 @@ RowLaunch embedding_launch(const Embedding& op, const Work& w) {
     k.ctas = std::ceil(cols / kThreads);
     k.memory_waits = k.near_waits = rows;  // the row's number, then its element
     k.instructions = kRow * rows * warps_of(kThreads);
-    return k;
+    return true;
   }
   constexpr double kMost = 256, kOnce = 95;  // vectorized_gather_kernel(): 16 bytes a thread
   const double vectors = std::ceil(cols * kElement / 16);
@@ -140,7 +140,7 @@ RowLaunch embedding_launch(const Embedding& op, const Work& w) {
   k.ctas = rows * std::ceil(vectors / k.threads);
   k.common_waits = 1;  // the row's number
   k.instructions = kOnce * warps_of(k.threads);
-  return k;
+  return true;
 }
 
 bool argmax_launch(const Rowwise& op, const Work& w, const Rates& m, RowLaunch& k) {
@@ -222,14 +222,17 @@ Demand demand_of(const RowLaunch& k, const Question& q, const FamilyScalars& fam
     out.l2 = Bytes{};
   }
 
-  const Seconds idle = m.gpu.memory.latency, near = m.l2_mean_latency(), clk = 1.0 / m.clock;
+  // the half of L2 next to an SM keeps a copy of what the SM read before, but not of what others wrote for it
+  const Seconds near = q.warmth == Warmth::everything ? m.l2_latency : m.l2_mean_latency();
+  const Seconds idle = m.gpu.memory.latency, clk = 1.0 / m.clock;
   const Seconds dram = dram_time(out.dram_read, out.dram_write, m), begins = k.begins * k.ctas * kBegin_clk * clk;
   const auto life = [&](Seconds first) {
     return (family.start_clk + issue_clk) * clk + k.memory_waits * first + (k.near_waits + k.common_waits) * near;
   };
   // memory answers the later the busier it is
   const double turns = turns_of(whole);
-  const Seconds least = std::max({dram, turns * life(idle), begins, m.dram_latency});
+  const Seconds waits = (family.start_clk + issue_clk) * clk + k.memory_waits * idle;
+  const Seconds least = std::max({dram, turns * waits, begins, m.dram_latency});
   const bool from_memory = out.dram_read > Bytes{};
   const Seconds first = from_memory ? idle + dram / least * (m.dram_latency - idle) : near;
   const Seconds once = (family.start_clk + issue_clk) * clk + first + k.common_waits * near;

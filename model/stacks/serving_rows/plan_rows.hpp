@@ -31,8 +31,9 @@ struct RowLaunch {
 RowLaunch rmsnorm_launch(Library library, const Rowwise& op, const Work& work);
 RowLaunch swiglu_launch(Library library, const Rowwise& op, const Work& work);
 RowLaunch rope_launch(Library library, const Rope& op, const Work& work, const Rates& rates);
-/// PyTorch's gather of rows, and its reduction of a row to the place of its largest value; false: of rows that are cut otherwise.
-RowLaunch embedding_launch(const Embedding& op, const Work& work);
+/// PyTorch's gather of rows, and its reduction of a row to the place of its largest value; false: of
+/// rows that others of its kernels take.
+bool embedding_launch(const Embedding& op, const Work& work, RowLaunch& launch);
 bool argmax_launch(const Rowwise& op, const Work& work, const Rates& rates, RowLaunch& launch);
 
 /// `family`: `start_clk`, a CTA's way to its first loads and from its last stores; `overlap`, once CTAs have drifted apart;

@@ -96,8 +96,9 @@ class TorchRows final : public Provider {
 
   bool plan(const Question& q, Answer& out) const override {
     if (const auto* table = std::get_if<Embedding>(&q.op)) {
-      if (bits(table->dtype) != 16) return false;
-      return answer(serving_rows::embedding_launch(*table, q.work), "gather", 1, q, out);
+      serving_rows::RowLaunch gather;
+      if (bits(table->dtype) != 16 || !serving_rows::embedding_launch(*table, q.work, gather)) return false;
+      return answer(gather, "gather", 1, q, out);
     }
     const auto* row = std::get_if<Rowwise>(&q.op);
     serving_rows::RowLaunch launch;

@@ -181,7 +181,9 @@ TEST(SideBySide, StagesHandOnWhileTheyWorkOnTheNextMicroBatch) {
       if (beside.stage + 1 == stages) continue;  // the last one sends nothing
       ++sending;
       EXPECT_NEAR(beside.network_hidden / beside.network_exposed, 7, 0.3) << "of eight micro-batches";
-      EXPECT_GT(beside.overlap_tax, Seconds{}) << "sends hold SMs";
+      // sends hold SMs; what goes on beside them in decode, a norm of 32 rows, has others
+      const Seconds least = w.phase == Phase::prefill ? Seconds{} : -1e-9 * beside.latency;
+      EXPECT_GT(beside.overlap_tax, least);
       EXPECT_LT(beside.overlap_tax, beside.network_hidden);
     }
   }

@@ -183,8 +183,8 @@ TEST(Stack, AFamilyOfOpsThatOthersRunIsNotAskedFor) {
 
 TEST(Stack, AttentionIsReplacedWhereItIsNotOurs) {
   const Stack flash = with_attention(shipped("own"), "flash-attention");
-  const Names with_flash{"own",    "trtllm_blocks", "cublas",          "flash_attention",
-                         "trtllm", "nccl",          "flash_attention", "generic"};
+  const Names with_flash{"own",  "trtllm_blocks",   "cublas",          "flash_attention", "trtllm",
+                         "nccl", "flash_attention", "flashinfer_rows", "pytorch_rows",    "generic"};
   EXPECT_EQ(names_of(flash), with_flash);
   EXPECT_EQ(flash.providers[6].ops, Names{"attention_backward"});
   EXPECT_EQ(flash.providers[4].ops, Names{"mla_decode"});
