@@ -71,9 +71,11 @@ void require_scales_of_32(const Question& q, Answer& out) {
   out.unmeasured = true;
 }
 
+/// A byte for each 32 values along K, begun ones too, spread over the row.
 void add_scales_of_32(GemmTask& t, const Precision& p) {
-  t.input_bytes *= 1 + 1.0 / kMxBlock;
-  if (p.weight == DType::fp8) t.weight_bytes *= 1 + 1.0 / kMxBlock;
+  const double each = std::ceil(t.k / kMxBlock) / t.k;
+  t.input_bytes += each;
+  if (p.weight == DType::fp8) t.weight_bytes += each;
 }
 
 GemmTask gemm_task(const Gemm& s, const Rates& m) {

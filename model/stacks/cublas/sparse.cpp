@@ -102,6 +102,8 @@ class SparsePlanner {
 }  // namespace
 
 bool cublas::holds_sparse_tiles(const GemmTask& t, const Rates& m) {
+  constexpr double kWidest = 2;  // bytes: operands that the library multiplies as they lie
+  if (std::max(t.input_bytes, t.weight_bytes) > kWidest) return false;
   const double stage =
       gemm::step_of(t) * (kSparseTile.rows * t.weight_bytes * t.weight_kept + kSparseTile.cols * t.input_bytes);
   return m.path.kind == TensorPath::Kind::wgmma && 2 * stage + kSparseBarriers <= m.gpu.sm.smem.in(units::B);

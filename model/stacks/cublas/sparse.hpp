@@ -8,7 +8,7 @@
 
 namespace plumbline::cublas {
 
-/// Whether the card has such kernels, and an SM room for two steps of their tile.
+/// Whether the card has such kernels for operands of 16 bits and less, and an SM room for two steps of their tile.
 bool holds_sparse_tiles(const GemmTask& task, const Rates& rates);
 GemmChoice plan_sparse(const gemm::Context& context, GemmCache& cache);
 
