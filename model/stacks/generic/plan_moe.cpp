@@ -185,10 +185,10 @@ class MoeCall {
 
   /// No launch before wrote the rows that the first product takes: it reads them from memory, once where L2 has room for all.
   void gather(Demand& up) const {
-    const DType in = s_.precision.input;
-    if (beyond_l2(storage(in, rows_ * d(s_.hidden))) > Bytes{}) return;
+    const DType plain = s_.precision.output;
+    if (beyond_l2(storage(plain, rows_ * d(s_.hidden))) > Bytes{}) return;
     const double seen = std::min(d(s_.tokens), rows_);
-    up.dram_read += (1 - q_.resident.inputs) * storage(in, seen * d(s_.hidden));
+    up.dram_read += (1 - q_.resident.inputs) * storage(plain, seen * d(s_.hidden));
   }
 
   void route(double tokens) {

@@ -155,7 +155,7 @@ double transposing_clk(const ScoreCut& cut, const Rates& m) {
 /// which were in view, blocks take 1.20 to 1.29 of it at 64, 128, 192 and 256; mha.cu's links on an A100 1.18 of what was counted there.)
 double counted_block_clk(const ScoreCut& cut, const Rates& m) {
   const double counted = cut.v_dim <= 64 ? 3150 : cut.v_dim <= 128 ? 2740 : cut.v_dim <= 192 ? 2110 : 2620;
-  const double rotated = cut.q_tile * cut.kv_tile * (cut.qk_dim - cut.v_dim);  // keys that are wider than values
+  const double rotated = cut.q_tile * cut.kv_tile * std::max(0.0, cut.qk_dim - cut.v_dim);  // keys wider than values
   return counted + 2 * rotated / m.gpu.sm.tensor_flop_per_clk[DType::bf16];
 }
 
