@@ -15,11 +15,11 @@ share of that answer's largest element. A case runs 7 times cold, each behind a 
 import argparse
 import ctypes
 import json
-import math
 import os
 import random
-import tempfile
 import time
+
+from trace_products import between, count_one, launches_of, listed, runs_in
 
 REPEATS, GROUP = 7, 40
 SEEDS = {"first": 20270201, "second": 20270202}
@@ -32,10 +32,6 @@ HEADS = ((32, 8, 128), (64, 8, 128), (28, 4, 128), (16, 16, 128), (40, 8, 128), 
          (96, 8, 128), (8, 1, 128), (4, 1, 128), (12, 2, 128), (40, 40, 128), (64, 8, 64))
 VOCABULARIES = (32000, 32768, 50257, 102400, 128256, 129280, 151936, 152064, 201088, 256000, 262144)
 MOST = 1.0e9  # bytes that a case moves
-
-
-def between(draw, low, high, step=1):
-    return step * int(math.exp(draw.uniform(math.log(low / step), math.log(high / step + 1))))
 
 
 def width_of(draw, often, step):
@@ -210,7 +206,7 @@ def checked(case, action, check):
     case["error_of"] = float("%.3g" % ((answer().float() - right).abs().max() / right.abs().max()).item())
 
 
-def run_group(group, maker, flush, trace, products):
+def run_group(group, maker, flush, trace):
     import torch
     end = torch.empty(64, device="cuda", dtype=torch.int16)
     ran = []
@@ -235,36 +231,18 @@ def run_group(group, maker, flush, trace, products):
             ran.append(case)
             del action, check
         torch.cuda.synchronize()
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        profile.export_chrome_trace(file.name)
-        with open(file.name, encoding="utf-8", errors="replace") as text:
-            runs = trace.runs_of(json.load(text)["traceEvents"])
+    runs = runs_in(profile, trace)
     for case in ran:
         mine, runs = runs[:2 * REPEATS], runs[2 * REPEATS:]
-        case["launches"] = products.launches_of(mine[:REPEATS])
-        case["warm_us"] = round(sum(launch[3] for launch in products.launches_of(mine[REPEATS:])), 3)
+        case["launches"] = launches_of(mine[:REPEATS])
+        case["warm_us"] = round(sum(launch[3] for launch in launches_of(mine[REPEATS:])), 3)
     if runs:
         raise SystemExit("runs are left over: a marker was not found")
 
 
-def listed(path):
-    with open(path, encoding="utf-8") as text:
-        return [json.loads(line) for line in text]
-
-
 def count(every, maker, step):
-    """One call of each `step`-th case, marked by its line, for the profiler."""
-    import torch
     for case in every[::step]:
-        action, _ = maker.make(case)
-        action()
-        torch.cuda.synchronize()
-        torch.cuda.profiler.start()
-        torch.cuda.nvtx.range_push(json.dumps(case).replace(",", ";"))
-        action()
-        torch.cuda.synchronize()
-        torch.cuda.nvtx.range_pop()
-        torch.cuda.profiler.stop()
+        count_one(case, maker.make(case)[0])
 
 
 def measure(args, maker):
@@ -272,10 +250,9 @@ def measure(args, maker):
     import torch
 
     import trace_operators as trace
-    import trace_products as products
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    facts = {"torch": torch.__version__, "flashinfer": "0.6.13", "vllm": "0.11.2", "sweep": "read",
+    facts = {"torch": torch.__version__, "built_from": args.built_from, "sweep": "read",
              "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "gpu": torch.cuda.get_device_name(0),
              "driver": pynvml.nvmlSystemGetDriverVersion(), "uuid": pynvml.nvmlDeviceGetUUID(handle),
              "cap_W": pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3}
@@ -288,7 +265,7 @@ def measure(args, maker):
             if time.perf_counter() - begin > args.until:
                 break
             group = every[first:first + GROUP]
-            run_group(group, maker, flush, trace, products)
+            run_group(group, maker, flush, trace)
             for case in group:
                 out.write(json.dumps(case) + "\n")
             out.flush()
@@ -300,6 +277,7 @@ def main():
     parser.add_argument("--cases")
     parser.add_argument("--flashinfer")
     parser.add_argument("--vllm")
+    parser.add_argument("--built-from", default="", help="the packages and releases that the libraries were built from")
     parser.add_argument("--out")
     parser.add_argument("--count", type=int, help="call every so manieth case once, for ncu")
     parser.add_argument("--until", type=float, default=1e9, help="begin no group after this many seconds")

@@ -82,7 +82,7 @@ def held_out(n, k, m=None, batch=None, kn=False, out=None, layout="nk"):
     return zlib.crc32(f"gemm|{shape}".encode()) % 5 == 0 or zlib.crc32(f"gemm|group|{group}".encode()) % 10 == 0
 
 
-def between(draw, low, high, step):
+def between(draw, low, high, step=1):
     return step * int(math.exp(draw.uniform(math.log(low / step), math.log(high / step + 1))))
 
 
@@ -204,6 +204,14 @@ def launches_of(runs):
     return out
 
 
+def runs_in(profile, trace):
+    """The runs of a profile, each of which ended with a marker."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        profile.export_chrome_trace(file.name)
+        with open(file.name, encoding="utf-8", errors="replace") as text:
+            return trace.runs_of(json.load(text)["traceEvents"])
+
+
 def run_group(group, maker, flush, trace):
     import torch
     end = torch.empty(64, device="cuda", dtype=torch.int16)
@@ -230,10 +238,7 @@ def run_group(group, maker, flush, trace):
             ran.append(case)
             del action
         torch.cuda.synchronize()
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        profile.export_chrome_trace(file.name)
-        with open(file.name, encoding="utf-8", errors="replace") as text:
-            runs = trace.runs_of(json.load(text)["traceEvents"])
+    runs = runs_in(profile, trace)
     for case in ran:
         count = 2 * REPEATS if case["set"] == "sweep" else REPEATS
         mine, runs = runs[:count], runs[count:]
@@ -249,21 +254,24 @@ def listed(path):
         return [json.loads(line) for line in text]
 
 
-def count_each(path):
+def count_one(case, action):
+    """One call of it, marked by its line, for the profiler."""
     import torch
+    action()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    torch.cuda.nvtx.range_push(json.dumps(case).replace(",", ";"))
+    action()
+    torch.cuda.synchronize()
+    torch.cuda.nvtx.range_pop()
+    torch.cuda.profiler.stop()
 
+
+def count_each(path):
     import trace_operators as trace
     maker = trace.Maker("cuda")
     for case in listed(path):
-        action = action_of(maker, case)
-        action()
-        torch.cuda.synchronize()
-        torch.cuda.profiler.start()
-        torch.cuda.nvtx.range_push(json.dumps(case).replace(",", ";"))
-        action()
-        torch.cuda.synchronize()
-        torch.cuda.nvtx.range_pop()
-        torch.cuda.profiler.stop()
+        count_one(case, action_of(maker, case))
 
 
 def measure(args):

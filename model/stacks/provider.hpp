@@ -129,8 +129,8 @@ class Answer {
     main_ = &main;
     variant_ = variant;
   }
-  /// A provider that has kernels for the operator, and whose scalars are on file for no card: the stack's next one prices it
-  /// with kernels that work alike, but the band is not of those.
+  /// A provider that has kernels for the operator, but no scalars in this calibration: the stack's next one prices it with
+  /// kernels that work alike, but the band is not of those.
   void lack(const FamilyScalars& own, Variant variant = Variant::usual) {
     lacking_ = &own;
     lacking_variant_ = variant;

@@ -50,6 +50,14 @@ constexpr std::array<FamilyDeclaration, 2> kTorchDeclared{
 
 constexpr std::array<std::string_view, 3> kOps{"rmsnorm", "swiglu", "rope"};
 
+bool answer(const serving_rows::RowLaunch& launch, const char* kernel, std::size_t which, const Question& q,
+            Answer& out) {
+  const FamilyScalars& family = q.families[which];
+  out.sign(family);
+  out.launch(kernel, family) = serving_rows::demand_of(launch, q, family);
+  return true;
+}
+
 class ServingRows final : public Provider {
  public:
   ServingRows(std::string_view name, Library library, std::span<const FamilyDeclaration> families)
@@ -73,14 +81,6 @@ class ServingRows final : public Provider {
   }
 
  private:
-  static bool answer(const serving_rows::RowLaunch& launch, const char* kernel, RowFamily which, const Question& q,
-                     Answer& out) {
-    const FamilyScalars& family = q.families[which];
-    out.sign(family);
-    out.launch(kernel, family) = serving_rows::demand_of(launch, q, family);
-    return true;
-  }
-
   std::string_view name_;
   Library library_;
   std::span<const FamilyDeclaration> families_;
@@ -104,15 +104,6 @@ class TorchRows final : public Provider {
     serving_rows::RowLaunch launch;
     if (row == nullptr || row->kind != RowwiseKind::argmax) return false;
     return serving_rows::argmax_launch(*row, q.work, q.rates, launch) && answer(launch, "argmax", 0, q, out);
-  }
-
- private:
-  static bool answer(const serving_rows::RowLaunch& launch, const char* kernel, std::size_t which, const Question& q,
-                     Answer& out) {
-    const FamilyScalars& family = q.families[which];
-    out.sign(family);
-    out.launch(kernel, family) = serving_rows::demand_of(launch, q, family);
-    return true;
   }
 };
 
